@@ -120,6 +120,8 @@ def test_the_base_model_has_a_default():
         ({"members": [{"start": "a", "wait": 2}]}, r"no setting members\.1\.wait; the nearest is members\.1\.weight"),
         ({"bi": {"epoch": 1}}, r"no setting bi\.epoch; the nearest is bi\.epochs"),
         ({"sentence": TEXTS}, "no setting sentence; the nearest is sentences"),
+        ({"texts": TEXTS}, "no setting texts; the nearest is sentences"),
+        ({"num_train_epochs": 1}, r'the nearest is bi=\{"epochs": \.\.\.\}'),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_nearest(settings, message):

@@ -34,6 +34,16 @@ def test_a_model_is_measured_on_pairs_with_scores(tiny_bi_encoder):
         transencoder.evaluate(tiny_bi_encoder, PAIRS, device="cpu")
 
 
+def test_columns_are_named(tiny_bi_encoder):
+    rows = [("balo", "balo dama", 1.0), ("balo", "kama", 0.0), ("kama", "balo", 0.5)]
+    table = {name: [row[i] for row in rows] for i, name in enumerate(("one", "other", "label"))}
+    names = {"columns": ["one", "other"]}
+    expected = transencoder.evaluate(tiny_bi_encoder, rows)
+    assert transencoder.evaluate(tiny_bi_encoder, table, **names, score_column="label") == expected
+    scores = transencoder.score(tiny_bi_encoder, [row[:2] for row in rows])
+    assert transencoder.score(tiny_bi_encoder, table, **names).tolist() == scores.tolist()
+
+
 def test_what_is_no_model_is_refused():
     with pytest.raises(InputError, match="the model is 3; give a folder"):
         transencoder.score(3, PAIRS)

@@ -201,6 +201,27 @@ def test_default_prompt_of_a_bi_encoder(bi, pairs, cache, include_prompt):
     np.testing.assert_allclose(none, without, rtol=0, atol=model_rounding(bi))
 
 
+def test_a_model_keeps_the_modes_of_its_parts(bi, pairs):
+    """Was: a fresh model, whose outermost part alone is in training mode, came back with its dropout on."""
+    bi.eval()
+    bi.training = True
+    BiScorer(bi, precision="fp32").score(pairs)
+    assert bi.training and not any(part.training for each in bi for part in each.modules())
+
+
+def test_embeddings_are_cut_as_the_model_says(bi, pairs):
+    bi.truncate_dim = 16
+    np.testing.assert_allclose(
+        BiScorer(bi, precision="fp32").score(pairs), plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi)
+    )
+
+
+def test_half_precision_is_scored_as_it_is(bi, cross, pairs):
+    for model, scorer in ((bi, BiScorer), (cross, CrossScorer)):
+        model.half()
+        assert np.isfinite(scorer(model, precision="bf16").score(pairs)).all()
+
+
 def test_without_a_cache_tokens_go_with_the_call(cross, pairs, cache, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     scorer = CrossScorer(cross, precision="fp32")

@@ -138,7 +138,8 @@ class KeepBest(TrainerCallback):
         self.curve = [(step, value) for step, value in record["curve"]]
         self.others = [(step, values) for step, values in record["others"]]
         if (checkpoint / _BEST).exists():
-            self._weights = load_file(checkpoint / _BEST)
+            loaded = load_file(checkpoint / _BEST)
+            self._weights = {name: tensor.clone() for name, tensor in loaded.items()}  # NFS cannot remove a mapped file
         if self.loss is not None and (checkpoint / _LOSS).exists():
             _load_own_state(self.loss, checkpoint / _LOSS)
 

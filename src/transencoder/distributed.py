@@ -2,6 +2,8 @@
 
 import atexit
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -19,6 +21,7 @@ from transencoder.runs import Ranks
 T = TypeVar("T")
 
 _WAITS = timedelta(days=2)
+_WATCH_SECONDS = 0.5
 
 
 def start() -> None:
@@ -34,6 +37,17 @@ def start() -> None:
 def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def end_with(parent: int) -> None:
+    """Start to watch a parent process, and exit at once when it ends, so that no child outlives a killed command."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def rank() -> int:

@@ -1,6 +1,7 @@
 """Use of a model in one call: score pairs, and evaluate it on labelled pairs or tasks."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ Model = str | os.PathLike[str] | SentenceTransformer | CrossEncoder | Scorer
 
 
 @progress.shown()
-def score(model: Model, pairs: Any, **options: Any) -> np.ndarray:
+def score(model: Model, pairs: Any, *, columns: Sequence[str] | None = None, **options: Any) -> np.ndarray:
     """Score pairs with a model.
 
     Args:
-        model: A bi-encoder, which gives cosines, or a cross-encoder.
-        pairs: What `read_pairs` takes: a file, a list of tuples of two texts, a DataFrame, a Dataset.
+        model: A bi-encoder, which gives cosines, or a cross-encoder, which gives the sigmoid of its output unless it
+            was trained to regress scores.
+        pairs: A file, a list of tuples of two texts, a DataFrame, a Dataset.
+        columns: Names of the two text columns; None: well-known names, else the only ones.
         options: As for `load_scorer`.
 
     Returns:
@@ -37,11 +40,19 @@ def score(model: Model, pairs: Any, **options: Any) -> np.ndarray:
         InputError: Model or pairs cannot be used.
     """
     with scratch_folder() as folder:
-        return load_scorer(model, **{"cache": TokenCache(folder), **options}).score(read_pairs(pairs))
+        return load_scorer(model, **{"cache": TokenCache(folder), **options}).score(read_pairs(pairs, columns=columns))
 
 
 @progress.shown()
-def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: Any) -> float | dict[str, float]:
+def evaluate(
+    model: Model,
+    data: Any,
+    *,
+    metric: str = "spearman",
+    columns: Sequence[str] | None = None,
+    score_column: str | None = None,
+    **options: Any,
+) -> float | dict[str, float]:
     """Measure a model on labelled pairs, or on tasks.
 
     Args:
@@ -49,6 +60,8 @@ def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: An
         data: Pairs with gold scores: a file, a list of tuples (text, text, score), a DataFrame, a Dataset. Or a task or
             suite, such as `sts12` or `sts`.
         metric: For pairs: `spearman`, `roc_auc` where the scores are 1 and 0, `map` and so on. A task has its own.
+        columns: For pairs: names of the two text columns; None: well-known names, else the only ones.
+        score_column: For pairs: name of the column of gold scores; None: `score`, else the only numbers.
         options: As for `load_scorer`.
 
     Returns:
@@ -61,7 +74,9 @@ def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: An
         scorer = load_scorer(model, **{"cache": TokenCache(folder), **options})
         if isinstance(data, str) and data in (*TASKS, *SUITES):
             return evaluation.evaluate_tasks(scorer, data)
-        return evaluation.evaluate(scorer, read_pairs(as_source(data, "the data"), needs_score=True), metric)
+        source = as_source(data, "the data")
+        pairs = read_pairs(source, columns=columns, score_column=score_column, needs_score=True)
+        return evaluation.evaluate(scorer, pairs, metric)
 
 
 @progress.shown()

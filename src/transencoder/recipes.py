@@ -59,7 +59,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
     Args:
         path: A TOML file: `method`, then the fields of the method's config. Relative paths in it are relative
-            to the current directory.
+            to the current directory. Or the name of a recipe that comes with the project.
         overrides: `name=value` each, such as `bi.epochs=3`; they win over the file.
 
     Returns:
@@ -70,7 +70,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
         InputError: The file does not exist or is not TOML, the method or a setting is unknown, or a value is not
             allowed.
     """
-    recipe = read_recipe(path)
+    recipe = read_recipe(path if Path(path).suffix == ".toml" else find_recipe(str(path)))
     for override in overrides:
         put(recipe.table, METHODS[recipe.method], override)
     return build(METHODS[recipe.method], recipe.table, str(path))

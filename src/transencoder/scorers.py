@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -75,6 +76,11 @@ class TokenRows(Protocol):
         ...
 
 
+def _has_fp32(model: Encoder) -> bool:
+    """Check whether a model's weights are in fp32; autocast mixes badly with others."""
+    return all(each.dtype == torch.float32 for each in model.parameters() if each.is_floating_point())
+
+
 class _Computed:
     """A model that is run over tokenised texts."""
 
@@ -100,12 +106,12 @@ class _Computed:
             forward: Function that runs the model, which is put into evaluation mode.
             output: float32 (n, ...), filled in the rows' order.
         """
-        was_training = self.model.training
+        modes = {part: part.training for part in self.model.modules()}
         self.model.eval()
         try:
             with (
                 torch.inference_mode(),
-                autocast(self.model.device, self.precision),
+                autocast(self.model.device, self.precision) if _has_fp32(self.model) else nullcontext(),
                 first_token_alone(self.model),
                 fast_inference(self.model, self.model.device),
                 progress.task(description, len(tokens)) as advance,
@@ -113,7 +119,8 @@ class _Computed:
                 for n_rows in self._batches(tokens, forward, output):
                     advance(n_rows)
         finally:
-            self.model.train(was_training)
+            for part, is_training in modes.items():
+                part.training = is_training
 
     def _batches(self, tokens: TokenRows, forward: Forward, output: np.ndarray) -> Iterator[int]:
         """Fill `output` batch by batch, and yield the number of rows of each batch."""
@@ -206,7 +213,10 @@ class BiScorer(_Computed):
         """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""
         model = self.model
         self.compute(
-            "encode sentences", tokens, lambda each: model(unpadded(model, each))["sentence_embedding"], embeddings
+            "encode sentences",
+            tokens,
+            lambda each: model(unpadded(model, each))["sentence_embedding"][:, : embeddings.shape[1]],  # truncate_dim
+            embeddings,
         )
 
 

@@ -375,6 +375,7 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
             flat[block] = numbers[first[block]]
             found.write(positions[is_first].tobytes())
             n_distinct += int(is_first.sum())
+        del hashes, first, numbers  # NFS cannot remove files that are mapped
     return _memory_map(folder / _FIRSTS, np.int64)
 
 

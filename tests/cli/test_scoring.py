@@ -20,6 +20,7 @@ from transencoder import BiScorer, CrossScorer, read_pairs
 from transencoder.cli.files import PairRows, write_pairs, write_table
 from transencoder.cli.scoring import Models, Score, Sharding, _part_maker
 from transencoder.errors import InputError
+from transencoder.runs.folder import release_lock, take_lock
 from transencoder.shards import Parts, Shard
 
 PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
@@ -124,6 +125,18 @@ def test_rows_of_any_number_of_batches_are_written(n_rows, tmp_path, monkeypatch
 def test_a_file_that_cannot_be_written_is_the_users_to_solve(refused, loaded, pairs, tmp_path):
     (tmp_path / "out.tsv").mkdir()
     refused("out.tsv cannot be written (Is a directory)", "score", "long", "--pairs", pairs, "--output", "out.tsv")
+
+
+def test_a_second_command_does_not_write_the_same_output(run, loaded, pairs, tmp_path):
+    """Was: the second one emptied what the first was reading, whose scores were then 0."""
+    parts = tmp_path / "out.tsv.parts"
+    parts.mkdir()
+    lock = take_lock(parts)
+    try:
+        code, _, err = run("score", "long", "--pairs", pairs, "--output", tmp_path / "out.tsv")
+    finally:
+        release_lock(lock)
+    assert code == 3 and "out.tsv.parts" in err and "Traceback" not in err and not (tmp_path / "out.tsv").exists()
 
 
 def test_label_writes_pseudo_labels_that_datasets_reads(done, refused, loaded, pairs, tmp_path):

@@ -146,6 +146,18 @@ def test_an_export_is_not_written_over_grades(finished_run, tmp_path, capsys):
     assert "a,b,3" in (tmp_path / "graded.csv").read_text()
 
 
+def test_a_session_that_began_earlier_does_not_overwrite_a_later_ones_grades(tmp_path):
+    early, late = (
+        Sheet(pairs=[("a", "b")], scale=SCALES["graded"], output=tmp_path / "dev.tsv", grades={}) for _ in "12"
+    )
+    late.grades[("a", "b")] = 2.0
+    late.save()
+    early.grades[("a", "b")] = 5.0
+    with pytest.raises(InputError, match="was changed by somebody else"):
+        early.save()
+    assert graded(tmp_path / "dev.tsv") == [("a", "b", "2")]
+
+
 def test_two_sessions_do_not_overwrite_each_other(tmp_path):
     sheet = Sheet(pairs=[("a", "b")], scale=SCALES["graded"], output=tmp_path / "dev.tsv", grades={("a", "b"): 1.0})
     sheet.save()

@@ -113,6 +113,15 @@ def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_enco
     assert not [each for each in still if "pooler" not in each]
 
 
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_columns_that_are_no_pair_are_refused(n_columns, bi):
+    """Was: of anchor, positive and negative the first half was paired with the second, text by text."""
+    columns = [dict(bi.preprocess(["balo", "dama"]))] * n_columns
+    for loss in (losses.InfoNCELoss(bi), losses.NTXentLoss(bi), losses.CosineLoss(bi)):
+        with pytest.raises(ValueError, match=f"takes two columns of texts, and the data has {n_columns}"):
+            loss(columns, torch.zeros(2))
+
+
 @pytest.mark.parametrize("equation", [losses.soft_cross_entropy, losses.logit_regression])
 def test_a_cross_encoder_moves(equation, tiny_bi_encoder, tiny_pairs, options):
     model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")

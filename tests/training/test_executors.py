@@ -135,7 +135,7 @@ def test_a_worker_says_in_one_line_what_the_system_refused(error, monkeypatch, c
     ours, theirs = Pipe()
     ours.send(Part("run", "trans-encoder", "cpu", None, (), (), log_level=0, number=0, n_workers=1, parent=0))
     monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(theirs.fileno()))])
-    monkeypatch.setattr(worker, "_end_with", lambda parent: None)
+    monkeypatch.setattr(distributed, "end_with", lambda parent: None)
     monkeypatch.setattr(worker, "_work", refuse)
     assert worker.main() == 1
     assert "Too many open files" in caplog.messages[-1] and "\n" not in caplog.messages[-1]

@@ -105,13 +105,14 @@ class Grade(Config):
         check_output(str(output), (".tsv", ".csv"))
         if output.suffix == ".tsv" and _have_marks(pairs):
             raise InputError(f"--output is {str(output)!r}, and a text holds a tab or a line end; give a .csv")
-        grades = grading.grades_from(output, scale) if output.exists() else {}
+        written = output.read_bytes() if output.exists() else b""
+        grades = grading.grades_from(output, scale) if written else {}
         others = {pair: grades.pop(pair) for pair in scored.unknown(list(grades))}
         if others and not grades and self.output:
             grading.check_known(scored, others)  # the file is of another run: refuse it
         if others:
             show(f"{output}: {plural(len(others), 'grade')} of pairs that this run does not keep stay there unused.")
-        return Sheet(pairs=pairs, scale=scale, output=output, grades=grades, others=others)
+        return Sheet(pairs=pairs, scale=scale, output=output, grades=grades, others=others, written=written)
 
     @property
     def _command(self) -> str:

@@ -30,6 +30,10 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 _SHOWN_CHARACTERS = 2000
 
 
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
 @dataclass(kw_only=True)
 class Sheet:
     """Pairs and their grades so far."""
@@ -44,8 +48,8 @@ class Sheet:
     """Grades in the file for pairs that the run no longer keeps, since it was trained again; they stay in the file."""
     _seconds: list[float] = field(default_factory=list)
     """Seconds that each grade of this session took."""
-    _written: bytes | None = None
-    """Content of the file as this session left it."""
+    written: bytes = b""
+    """Content of the file as this session read it or left it; empty: there is none."""
 
     def save(self) -> None:
         """Write the graded pairs.
@@ -53,14 +57,14 @@ class Sheet:
         Raises:
             InputError: Another session has written to the file meanwhile.
         """
-        if self._written is not None and self.output.read_bytes() != self._written:
+        if _content(self.output) != self.written:
             raise InputError(
                 f"{self.output} was changed by somebody else meanwhile; nothing of it is lost, only the last key here. "
                 "Run the command again, one session at a time"
             )
         graded = [*self.others.items(), *self.grades.items()]
         write_table(_COLUMNS, ((*pair, f"{grade:g}") for pair, grade in graded), str(self.output))
-        self._written = self.output.read_bytes()
+        self.written = _content(self.output)
 
     def ask(self) -> None:
         """Show one pair after the other, until all are graded or the user stops.

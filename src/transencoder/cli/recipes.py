@@ -103,6 +103,10 @@ class RunRecipes(RunOptions):
             raise InputError(
                 "--engine ray trains several runs side by side, and there is one; vary settings, or leave it out"
             )
+        from transencoder import distributed
+
+        if not self.dry_run:
+            distributed.start()
         for path in ways:
             _truncate(recipes.read_recipe(path).truncate)
         if self.dry_run:
@@ -131,7 +135,11 @@ def _truncate(models: Mapping[str, recipes.Truncated]) -> None:
 
     for folder, wanted in models.items():
         if distributed.rank() == 0 and not Path(folder).exists():
-            encoders.truncate(encoders.fetch(wanted.model), wanted.layers, Path(folder))
+            try:
+                encoders.truncate(encoders.fetch(wanted.model), wanted.layers, Path(folder))
+            except InputError:
+                if not Path(folder).exists():  # if it does, a recipe beside this one was quicker
+                    raise
         distributed.barrier()
         found = AutoConfig.from_pretrained(folder).num_hidden_layers
         if found != len(wanted.layers):

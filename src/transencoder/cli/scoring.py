@@ -20,7 +20,8 @@ from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError, shorten
-from transencoder.files import TEMPORARY, scratch_folder
+from transencoder.files import TEMPORARY, make_folder, scratch_folder
+from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -182,11 +183,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
     if options.output == STDOUT and distributed.world_size() > 1:
         raise InputError("several processes write one file; give --output FILE")
     with ExitStack() as stack:
-        folder = Path(f"{options.output}.parts")
-        if options.output == STDOUT:
-            folder = stack.enter_context(scratch_folder()) / folder
-        _check_parts(folder)
-        stack.enter_context(goes_on_from(str(folder)))
+        folder = stack.enter_context(_folder_of_parts(options))
         is_on_ray = options.sharding.engine == "ray"
         models = (
             []
@@ -211,6 +208,23 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
         yield scores if distributed.rank() == 0 else None
         if distributed.rank() == 0:
             shutil.rmtree(folder)
+
+
+@contextmanager
+def _folder_of_parts(options: Score | Label) -> Iterator[Path]:
+    """Yield the folder for the parts, which no second command that would write the same output may use meanwhile."""
+    from transencoder import distributed
+
+    with ExitStack() as stack:
+        folder = Path(f"{options.output}.parts")
+        if options.output == STDOUT:
+            folder = stack.enter_context(scratch_folder()) / folder
+        _check_parts(folder)
+        stack.enter_context(goes_on_from(str(folder)))
+        if options.sharding.own is None and distributed.rank() == 0:
+            make_folder(folder)
+            stack.callback(release_lock, take_lock(folder))
+        yield folder
 
 
 def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
@@ -287,7 +301,7 @@ class _Work:
 
 def _check_parts(folder: Path) -> None:
     """Check that a folder for parts holds nothing else, which would be removed with the parts."""
-    ours = re.compile(rf"\d+-of-\d+\.safetensors|model-\d+|{re.escape(TEMPORARY)}.*")
+    ours = re.compile(rf"\d+-of-\d+\.safetensors|model-\d+|{re.escape(TEMPORARY)}.*|{re.escape(LOCK_NAME)}")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and parts of the output go to a folder of that name; move it away")
     others = [path.name for path in (folder.iterdir() if folder.exists() else ()) if not ours.fullmatch(path.name)]

@@ -155,7 +155,7 @@ def _as_held(declared: Field[Any], value: Any) -> Any:
     if value is not None and declared.metadata.get("is_rows"):
         return as_source(value, declared.name)
     if isinstance(value, PurePath) and "Path" not in str(declared.type):
-        return str(value)
+        value = str(value)
     if isinstance(value, list):
         return tuple(str(item) if isinstance(item, PurePath) else item for item in value)
     if isinstance(value, numbers.Number) and hasattr(value, "item"):  # a NumPy scalar

@@ -61,6 +61,7 @@ def load_bi(
         torch.manual_seed(0)  # a plain model may get a random pooler: unused, but always the same one
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # also if it was saved in half precision, in which AdamW loses small steps
+    model.truncate_dim = None  # a student learns whole embeddings; whoever encodes may cut them again
     for module in model:
         if isinstance(module, WordWeights):
             module.requires_grad_(False)  # only their initial values are saved

@@ -94,8 +94,14 @@ def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pair
     """Embed both sides of a batch in one forward pass, with half the kernel launches and the same results.
 
     The model is a SentenceTransformer, wrapped or not; the sides' padded widths may differ.
+
+    Raises:
+        ValueError: There are not two columns.
     """
-    first, second = embed_sides(model, columns).chunk(2)
+    sides = list(columns)
+    if len(sides) != 2:
+        raise ValueError(f"this loss takes two columns of texts, and the data has {len(sides)}; leave the others out")
+    first, second = embed_sides(model, sides).chunk(2)
     return first, second
 
 

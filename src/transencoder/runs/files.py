@@ -33,13 +33,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 # message.
 _NUMBER = re.compile(r"(?:\(os error |\[Errno )(\d+)")
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
-# torch.save hides the reason.
-_TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
+# torch.save and NumPy hide the reason.
+_TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc", " requested and ")
 _MEMORY_WORDS = ("allocate memory", "out of memory")
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
 
-_TORCH_REMEDY = "torch could not write a file: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
+_TORCH_REMEDY = "a file could not be written: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
 _REMEDIES = {
     errno.EIO: "the disk, or the network to it, has a fault",
     errno.ESTALE: "the disk, or the network to it, has a fault",

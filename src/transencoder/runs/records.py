@@ -153,7 +153,11 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
     unfinished = folder.with_name(f"{TEMPORARY}{folder.name}")
     remove_folder(unfinished)
     remove_folder(folder)  # an attempt that was interrupted
-    shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME))
+    try:
+        shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME, f"{TEMPORARY}*", "*.tmp"))
+    except (FileNotFoundError, shutil.Error):  # it is removed meanwhile
+        remove_folder(unfinished)
+        return None
     move_into_place(unfinished, folder)
     return read_record(folder, key)
 

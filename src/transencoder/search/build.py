@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +84,8 @@ def build_index(
     _check(corpus, embedder, folder)
     distributed.barrier()  # all have checked the folder before one writes to it
     with disk_full_explained(folder), _locked(folder) if distributed.rank() == 0 else nullcontext():
+        if distributed.from_first((folder / RECORD_NAME).exists):  # another command has built it meanwhile
+            return _same_index(folder, recipe)
         parts = _parts(corpus, embedder, folder / DRAFT_NAME, recipe)
         if not merge:
             parts.make_all(partial(_embedded, corpus, embedder))
@@ -160,6 +163,8 @@ def _given(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> t
     """Return the columns of the corpus that are indexed, and the recipe of its index."""
     if not len(corpus):
         raise InputError("the corpus has no documents; give at least one")
+    if precision not in get_args(VectorPrecision):
+        raise InputError(f"precision is {precision!r}; give one of {', '.join(get_args(VectorPrecision))}")
     corpus = corpus.select_columns([name for name in ("id", "text") if name in corpus.column_names])
     return corpus, Recipe(
         corpus=fingerprint(corpus),

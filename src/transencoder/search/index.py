@@ -86,6 +86,8 @@ class SearchIndex:
         Raises:
             InputError: `top_k` is below 1, or above `n_candidates` with a re-ranker.
         """
+        if isinstance(queries, str):
+            raise InputError(f"queries is the text {queries!r}; give a list of texts")
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; give at least 1")
         if reranker and top_k > n_candidates:

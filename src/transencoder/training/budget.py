@@ -19,6 +19,7 @@ from transencoder.context import Model, Rows, Work, operations
 from transencoder.cycles import ContextMember
 from transencoder.encoders import load_bi, load_cross
 from transencoder.errors import InputError, plural
+from transencoder.files import remove_folder
 from transencoder.fit import Session, TrainingData, fit
 from transencoder.losses import CosineLoss, LogitLoss
 from transencoder.methods.trans_encoder import TransEncoder
@@ -279,6 +280,7 @@ class Timing(Stage[Work]):
             precision=self.precision,
             cache=work.cache,
         )
+        remove_folder(session.folder)  # a killed attempt's checkpoint would leave nothing to time
         data = TrainingData(pairs=pairs, targets=np.full(len(pairs), 0.5, np.float32), prompts=self.base.prompts)
         return fit(student, loss, data, None, once, session).seconds
 

@@ -104,7 +104,7 @@ class Trained:
                 else ""
             )
             made = " and ".join(FOLDERS[each] for each in self.result["best"])
-            raise InputError(f"{self.folder} made no {FOLDERS[form]}{why}, but {made}")
+            raise InputError(f"{self.folder} made no {FOLDERS[form]}, but {made}{why}")
         return self.folder / FOLDERS[form]
 
 
@@ -207,6 +207,20 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
     )
 
 
+_OTHER_NAMES = {
+    **dict.fromkeys(("model", "base_model", "model_name", "model_name_or_path"), "start"),
+    **dict.fromkeys(("text", "texts", "data", "corpus", "train_dataset"), "sentences"),
+    **dict.fromkeys(("eval_dataset", "dev_set", "validation"), "dev"),
+    **dict.fromkeys(("lr", "learning_rate"), "bi.learning_rate"),
+    **dict.fromkeys(("epochs", "num_train_epochs"), "bi.epochs"),
+    **dict.fromkeys(("batch_size", "per_device_train_batch_size"), "bi.batch_size"),
+    **dict.fromkeys(("bf16", "fp16"), "precision"),
+    "output_dir": "output",
+    "max_seq_length": "max_length",
+}
+"""What users of sentence-transformers call a setting -> its name here."""
+
+
 def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     """Return the given config, or one of Trans-Encoder with these settings and, unless given, preset `standard`."""
     if not isinstance(config, RunConfig | None):
@@ -221,7 +235,7 @@ def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     known = [*(each.name for each in fields(TransEncoder)), "start"]
     for name in settings:
         if name not in known:
-            closest = nearest(name, [*known, *nested_settings(TransEncoder)])
+            closest = _OTHER_NAMES.get(name) or nearest(name, [*known, *nested_settings(TransEncoder)])
             parent, _, inner = closest.rpartition(".")
             how = f'{parent}={{"{inner}": ...}}' if parent else closest
             raise InputError(f"there is no setting {name}; the nearest is {how}")

@@ -1,23 +1,18 @@
 """Process of a worker, `python -m transencoder.training.worker FD`, which computes the stages that it is sent."""
 
 import logging
-import os
 import sys
-import threading
-import time
 from multiprocessing.connection import Connection
 
 import torch
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.encoders import attention
 from transencoder.errors import InputError, TransencoderError
 from transencoder.runs import Run
 from transencoder.runs.files import system_error
 from transencoder.training.executors import REFUSED, LocalExecutor, Part
 from transencoder.training.pipeline import default_device
-
-_WATCH_SECONDS = 0.5
 
 
 def main() -> int:
@@ -28,7 +23,7 @@ def main() -> int:
     """
     connection = Connection(int(sys.argv[1]))
     part: Part = connection.recv()
-    threading.Thread(target=_end_with, args=(part.parent,), daemon=True).start()
+    distributed.end_with(part.parent)
     logging.basicConfig(
         level=logging.WARNING, format=f"%(asctime)s worker {part.number + 1}: %(message)s", datefmt="%H:%M:%S"
     )
@@ -60,13 +55,6 @@ def _work(part: Part, connection: Connection) -> None:
             except (EOFError, ConnectionResetError):  # reset: the parent ended before it read the last answer
                 return
             connection.send(executor.make([stage])[0].reused)
-
-
-def _end_with(parent: int) -> None:
-    """Exit at once when the parent has ended, so that a new run of the command finds no process in its stages."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_SECONDS)
-    os._exit(1)
 
 
 if __name__ == "__main__":

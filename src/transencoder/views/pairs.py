@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import random as python_random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ from datasets import Dataset
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.configs.run import SpanRows
 from transencoder.errors import InputError
 from transencoder.files import whole_file
@@ -227,7 +228,7 @@ def _chunks(
         yield from (_make(views, seed, *chunk) for chunk in chunks)
         return
     with ProcessPoolExecutor(
-        n_processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(views, seed)
+        n_processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(views, seed, os.getpid())
     ) as pool:
         under_way: deque[Future[tuple[list[str], list[str]]]] = deque()
         for chunk in chunks:
@@ -242,7 +243,8 @@ _of_process: list[tuple[tuple[View, View], int]] = []
 """Views and seed of a process of the pool, sent to it once, since a view may hold a large table or load a model."""
 
 
-def _start_process(views: tuple[View, View], seed: int) -> None:
+def _start_process(views: tuple[View, View], seed: int, parent: int) -> None:
+    distributed.end_with(parent)
     _of_process[:] = [(views, seed)]
 
 
