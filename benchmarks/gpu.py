@@ -108,18 +108,18 @@ def scoring(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
         cross = CrossScorer(
             CrossEncoder(options.start, num_labels=1, max_length=CROSS_LENGTH), batch_tokens=batch_tokens
         )
-        for form, scorer, n_texts in (("bi", bi, 2 * len(pairs)), ("cross", cross, len(pairs))):
+        for form, scorer in (("bi", bi), ("cross", cross)):
             scorer.score(pairs.select(range(min(512, len(pairs)))))  # one-time work is not timed
             seconds = _seconds(lambda each=scorer: each.score(pairs))
             encode = _seconds(lambda each=scorer: _tokenised(each, pairs))
-            work = products(lengths(form, pairs), options.layers, options.width)
+            inputs = lengths(form, pairs, distinct=True)
             yield {
                 "form": form,
                 "batch_tokens": batch_tokens,
-                "texts": n_texts,
+                "texts": len(inputs),
                 "seconds": seconds,
                 "tokenising_seconds": encode,
-                "operations": work,
+                "operations": products(inputs, options.layers, options.width),
             }
 
 
@@ -133,7 +133,7 @@ def _tokenised(scorer: BiScorer | CrossScorer, pairs: Dataset) -> None:
 
 
 def texts(options: argparse.Namespace) -> Dataset:
-    """Return pairs of distinct sentences: the available pairs, and copies of them with numbers appended."""
+    """Return distinct pairs: the available ones, and copies of them with numbers appended."""
     rows = pairs_at_hand(options, options.texts)
     columns = ("sentence1", "sentence2")
     rounds = -(-options.texts // len(rows))
@@ -147,14 +147,18 @@ def pairs_at_hand(options: argparse.Namespace, n_pairs: int) -> Dataset:
     return pairs.select(range(min(n_pairs, len(pairs))))
 
 
-def lengths(form: str, pairs: Dataset) -> np.ndarray:
-    """Return the number of tokens of each input: each sentence for the bi-encoder, each pair for the cross-encoder."""
+def lengths(form: str, pairs: Dataset, *, distinct: bool = False) -> np.ndarray:
+    """Return the number of tokens of each input: each sentence for the bi-encoder, each pair for the cross-encoder.
+
+    With `distinct` each different sentence counts once: in scoring nothing needs to encode it again.
+    """
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(MINILM))
     first, second = list(pairs["sentence1"]), list(pairs["sentence2"])
     if form == "cross":
         ids = tokenizer(first, second, truncation=True, max_length=CROSS_LENGTH)["input_ids"]
     else:
-        ids = tokenizer(first + second, truncation=True, max_length=BI_LENGTH)["input_ids"]
+        sentences = list(dict.fromkeys(first + second)) if distinct else first + second
+        ids = tokenizer(sentences, truncation=True, max_length=BI_LENGTH)["input_ids"]
     return np.array([len(each) for each in ids])
 
 
@@ -168,7 +172,8 @@ def cycle_work(options: argparse.Namespace) -> dict[str, float]:
     """Return the operations of each stage; a training step needs three times those of a forward pass."""
     pairs = pairs_at_hand(options, options.pairs)
     bi, cross = (products(lengths(form, pairs), options.layers, options.width) for form in ("bi", "cross"))
-    return dict(zip(STAGES, (bi, 2 * 3 * cross, cross, options.bi_epochs * 3 * bi), strict=True))
+    labels = products(lengths("bi", pairs, distinct=True), options.layers, options.width)
+    return dict(zip(STAGES, (labels, 2 * 3 * cross, cross, options.bi_epochs * 3 * bi), strict=True))
 
 
 def page(record: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ from usage import peak_rss_bytes
 from transencoder import mine, progress, read_sentences
 from transencoder.mining import Mined
 from transencoder.report.words import mining_text
+from transencoder.runs.log import source_commit
 
 RESULTS = Path(__file__).parent / "results" / "mining.json"
 MOST_REAL = 500_000
@@ -95,6 +96,7 @@ def summary(steps: Steps, mined: Mined, options: argparse.Namespace) -> dict[str
     """Return the record of this call."""
     steps.end("between")
     return {
+        "commit": source_commit(),
         "n_sentences": options.sentences,
         "n_pairs": len(mined.pairs),
         "start": Path(options.start).name,

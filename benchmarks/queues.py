@@ -32,7 +32,7 @@ from usage import peak_rss_bytes
 from transencoder.checkpoints import own_state
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
-from transencoder.runs.log import describe_environment
+from transencoder.runs.log import source_commit
 
 WORDS = "the cat sat on a mat while two dogs ran over green grass near an old house".split()
 TEMPERATURES = (0.05, 0.04)
@@ -75,7 +75,7 @@ def main() -> None:
                 print(json.dumps(rows[-1]), flush=True)
     record = {"width": options.width, "batch": options.batch, "has_bf16": uses_bf16("cpu", options.precision)}
     record |= {"rows": rows, "ratios": _ratios(rows)}
-    record["commit"] = (describe_environment()["git"] or {}).get("commit")
+    record["commit"] = source_commit()
     (options.results / "queues.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record["ratios"], indent=2))
 

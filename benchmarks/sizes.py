@@ -27,6 +27,7 @@ from transencoder.evaluation import average, evaluate_tasks
 from transencoder.export import ExportedEncoder, export_onnx
 from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, read_result
+from transencoder.runs.log import source_commit
 from transencoder.scorers import BiScorer
 from transencoder.tasks import SUITES, load
 
@@ -58,7 +59,12 @@ def main() -> None:
         }
         for name, models in groups.items()
     }
-    about = {"threads": options.threads, "sentences": len(sentences), "has_bf16": uses_bf16("cpu", "auto")}
+    about: dict[str, Any] = {
+        "threads": options.threads,
+        "sentences": len(sentences),
+        "has_bf16": uses_bf16("cpu", "auto"),
+    }
+    about["commit"] = source_commit()
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "sizes.json").write_text(json.dumps({"about": about, "models": record}, indent=1) + "\n")
     page = f"{table(record, about)}\n![STS average against parameters and against speed](sizes.png)\n"
@@ -136,7 +142,10 @@ def table(record: dict[str, Any], about: dict[str, Any]) -> str:
         )
     threads = "one thread" if about["threads"] == 1 else f"{about['threads']} threads"
     half = "" if about["has_bf16"] else " This processor has no bf16: those columns are empty."
-    how = f"Sentences a second: {about['sentences']} of STS-B's test set, {threads}, median of {REPEATS}.{half}"
+    how = (
+        f"Sentences a second: {about['sentences']} of STS-B's test set, {threads}, median of {REPEATS}.{half} Averages of "
+        "trained models are those of their runs (bf16, the training's length), others in fp32 at full length."
+    )
     header = ("", "STS average", "million parameters", "MB", *RUNTIMES)
     return "\n".join([*markdown_table(header, lines), "", how, ""])
 
