@@ -143,8 +143,8 @@ def table(record: dict[str, Any], about: dict[str, Any]) -> str:
     threads = "one thread" if about["threads"] == 1 else f"{about['threads']} threads"
     half = "" if about["has_bf16"] else " This processor has no bf16: those columns are empty."
     how = (
-        f"Sentences a second: {about['sentences']} of STS-B's test set, {threads}, median of {REPEATS}.{half} Averages of "
-        "trained models are those of their runs (bf16, the training's length), others in fp32 at full length."
+        f"Sentences a second: {about['sentences']} of STS-B's test set, {threads}, median of {REPEATS}.{half} "
+        "Averages of trained models are those of their runs (bf16, the training's length), others in fp32 at full length."
     )
     header = ("", "STS average", "million parameters", "MB", *RUNTIMES)
     return "\n".join([*markdown_table(header, lines), "", how, ""])
