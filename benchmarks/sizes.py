@@ -63,8 +63,8 @@ def main() -> None:
         "threads": options.threads,
         "sentences": len(sentences),
         "has_bf16": uses_bf16("cpu", "auto"),
+        "commit": source_commit(),
     }
-    about["commit"] = source_commit()
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "sizes.json").write_text(json.dumps({"about": about, "models": record}, indent=1) + "\n")
     page = f"{table(record, about)}\n![STS average against parameters and against speed](sizes.png)\n"
@@ -144,7 +144,7 @@ def table(record: dict[str, Any], about: dict[str, Any]) -> str:
     half = "" if about["has_bf16"] else " This processor has no bf16: those columns are empty."
     how = (
         f"Sentences a second: {about['sentences']} of STS-B's test set, {threads}, median of {REPEATS}.{half} "
-        "Averages of trained models are those of their runs (bf16, the training's length), others in fp32 at full length."
+        "Averages of trained models are those of their runs (bf16, training's length), others in fp32 at full length."
     )
     header = ("", "STS average", "million parameters", "MB", *RUNTIMES)
     return "\n".join([*markdown_table(header, lines), "", how, ""])
