@@ -44,6 +44,11 @@ def test_columns_are_named(tiny_bi_encoder):
     assert transencoder.score(tiny_bi_encoder, table, **names).tolist() == scores.tolist()
 
 
+def test_tasks_are_named_as_they_are(tiny_bi_encoder, tmp_path):
+    with pytest.raises(InputError, match="STS-B is neither a file nor a task; the nearest task is stsb"):
+        transencoder.evaluate(tiny_bi_encoder, "STS-B")
+
+
 def test_what_is_no_model_is_refused():
     with pytest.raises(InputError, match="the model is 3; give a folder"):
         transencoder.score(3, PAIRS)

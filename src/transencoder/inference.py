@@ -1,6 +1,7 @@
 """Use of a model in one call: score pairs, and evaluate it on labelled pairs or tasks."""
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def evaluate(
     Args:
         model: As for `score`.
         data: Pairs with gold scores: a file, a list of tuples (text, text, score), a DataFrame, a Dataset. Or a task or
-            suite, such as `sts12` or `sts`.
+            suite, such as `sts12` or `sts`, or several.
         metric: For pairs: `spearman`, `roc_auc` where the scores are 1 and 0, `map` and so on. A task has its own.
         columns: For pairs: names of the two text columns; None: well-known names, else the only ones.
         score_column: For pairs: name of the column of gold scores; None: `score`, else the only numbers.
@@ -72,14 +73,24 @@ def evaluate(
     """
     with scratch_folder() as folder:
         scorer = load_scorer(model, **{"cache": TokenCache(folder), **options})
-        if isinstance(data, str) and data in (*TASKS, *SUITES):
-            return evaluation.evaluate_tasks(scorer, data)
+        names = [data] if isinstance(data, str) else data
+        if isinstance(names, list | tuple) and names and all(each in (*TASKS, *SUITES) for each in names):
+            return evaluation.evaluate_tasks(scorer, names)
+        _check_is_no_misspelt_task(data)
         source = as_source(data, "the data")
         pairs = read_pairs(source, columns=columns, score_column=score_column, needs_score=True)
         return evaluation.evaluate(scorer, pairs, metric)
 
 
 @progress.shown()
+def _check_is_no_misspelt_task(data: Any) -> None:
+    """Refuse a task's name in another spelling, such as `STS-B`, which would be looked for on the hub."""
+    plain = {name.replace("-", ""): name for name in (*TASKS, *SUITES)}
+    name = plain.get(re.sub("[-_ ]", "", data).lower()) if isinstance(data, str) else None
+    if name is not None and not os.path.exists(data):
+        raise InputError(f"{data} is neither a file nor a task; the nearest task is {name}")
+
+
 def load_scorer(
     model: Model,
     *,

@@ -69,5 +69,5 @@ def test_the_user_or_another_teacher_decides_otherwise(tiny_method, given):
 
 def test_a_plan_says_that_the_run_decides(tiny_method):
     lines = str(plan(tiny_method(preset="standard", same_form=True, bi=FIT)))
-    assert "half of the training is kept if labels seem to have trained the base model" in lines
+    assert "half of the training is kept if the base model seems to have been trained with labels" in lines
     assert "bi.trained_share = 0.5" not in lines

@@ -93,6 +93,7 @@ def test_full_disks_of_other_libraries_are_known(tmp_path, error):
         (RuntimeError("Error while serializing: I/O error: File too large (os error 27)"), "`ulimit -f`"),
         (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "a quota"),
         (OSError("3000000 requested and 1048544 written"), "a quota"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:5"), "another process"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), "smaller batches"),
         (shutil.Error([("a", "b", "[Errno 5] Input/output error: 'run/b'")]), "'run/b': the disk, or the network"),
         (MemoryError(), "MemoryError: memory is short"),

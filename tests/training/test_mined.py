@@ -146,7 +146,7 @@ def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, conf
     """Was: `--max-length 64` set a length of the cross-encoder too, which then counted as asked for."""
     found = plan(config(preset="standard", cross=FitConfig(), max_length=max_length))
     assert found.config.same_form and not any("cross-encoder" in name for name in found.stages)
-    assert any(line.startswith("tokens are weighted if the base model looks") for line in found.lines)
+    assert any(line.startswith("tokens are weighted if the base model seems") for line in found.lines)
 
 
 def test_a_line_of_mined_pairs_says_so(run):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,7 +50,7 @@ _AGAIN = "Download it or save it again, or give another model"
 
 
 def fetch(
-    name: str,
+    name: str | os.PathLike[str],
     *,
     form: Form | None = None,
     revision: str | None = None,
@@ -68,7 +69,9 @@ def fetch(
     Raises:
         InputError: There is no such model, its weights are not safetensors, or its files are damaged.
     """
-    resolved = resolve_model(name)
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(f"{shorten(name)} is no name; a model in memory is saved first: model.save_pretrained(folder)")
+    resolved = resolve_model(name := os.fspath(name))
     folder = Path(resolved)
     if not folder.is_dir():
         hub_id, _, own_revision = resolved.partition("@")

@@ -195,6 +195,7 @@ class WeightedInfoNCELoss(Loss):
         projector: nn.Module | None = None,
     ) -> None:
         super().__init__(model)
+        check_temperatures(temperature, usual="DCLR's is 0.05")
         self.complement = complement.requires_grad_(False)
         self.temperature = temperature
         self.threshold = threshold

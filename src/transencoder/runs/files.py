@@ -36,6 +36,8 @@ _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 # torch.save and NumPy hide the reason.
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc", " requested and ")
 _MEMORY_WORDS = ("allocate memory", "out of memory")
+_PEER_WORDS = ("Connection closed by peer", "Connection reset by peer")
+"""Words of gloo, between processes of one command."""
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
 
@@ -356,6 +358,8 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
     is_torchs = isinstance(error, RuntimeError) and any(words in text for words in _MEMORY_WORDS)
     if isinstance(error, MemoryError) or is_torchs:
         number = errno.ENOMEM
+    if isinstance(error, RuntimeError) and any(words in text for words in _PEER_WORDS):
+        return RunError("another process of this command has ended; its own message says why")
     remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else None)
     if remedy is None:
         return None

@@ -137,6 +137,8 @@ class Plan:
 def train(config: RunConfig | None = None, *, recipe: str | None = None, **settings: Any) -> Trained:
     """Train as a method's config says, or resume an interrupted run.
 
+    Training sets the seeds of Python's, NumPy's and torch's global generators.
+
     Args:
         config: The method's config; fields left empty take the paper's values.
         recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
