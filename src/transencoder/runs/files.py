@@ -38,6 +38,7 @@ _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc", " r
 _MEMORY_WORDS = ("allocate memory", "out of memory")
 _PEER_WORDS = ("Connection closed by peer", "Connection reset by peer")
 """Words of gloo, between processes of one command."""
+_PEER_REMEDY = "another process of this command has ended, and its own message says why"
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
 
@@ -358,9 +359,8 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
     is_torchs = isinstance(error, RuntimeError) and any(words in text for words in _MEMORY_WORDS)
     if isinstance(error, MemoryError) or is_torchs:
         number = errno.ENOMEM
-    if isinstance(error, RuntimeError) and any(words in text for words in _PEER_WORDS):
-        return RunError("another process of this command has ended; its own message says why")
-    remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else None)
+    is_alone = isinstance(error, RuntimeError) and any(words in text for words in _PEER_WORDS)
+    remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else _PEER_REMEDY if is_alone else None)
     if remedy is None:
         return None
     return RunError(
