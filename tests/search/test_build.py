@@ -143,6 +143,20 @@ def test_what_another_corpus_left_is_not_used(interrupted, corpus, embedder):
     assert open_index(path).record.n_documents == 95
 
 
+def test_a_list_is_a_corpus_and_what_is_no_query_or_scorer_is_refused(embedder, tmp_path):
+    texts = ["balo", "dama kama", "gelo"]
+    build_index(texts, embedder, tmp_path / "list")
+    build_index(Dataset.from_dict({"text": texts}), embedder, tmp_path / "rows")
+    assert content(tmp_path / "list") == content(tmp_path / "rows")
+    index = open_index(tmp_path / "list")
+    with pytest.raises(InputError, match="queries is the text 'balo'; give a list"):
+        index.search("balo")
+    with pytest.raises(InputError, match="reranker is 'cross'; give a scorer"):
+        index.search(["balo"], reranker="cross")
+    with pytest.raises(InputError, match="precision is 'uint8'; give one of float32, int8, binary"):
+        build_index(texts, embedder, tmp_path / "other", precision="uint8")
+
+
 def test_the_same_index_is_not_built_again_and_another_not_over_it(folder, corpus, embedder, monkeypatch):
     before = content(folder)
     monkeypatch.setattr(Embedder, "documents", None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from transencoder import distributed, progress
 from transencoder.devices import computed_in
 from transencoder.errors import InputError, shorten
 from transencoder.files import TEMPORARY, make_folder, remove_temporary
-from transencoder.pairs import fingerprint
+from transencoder.pairs import fingerprint, read_sentences
 from transencoder.runs.files import disk_full_explained
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.embedder import Embedder
@@ -49,7 +49,7 @@ _SHARD_ROWS = 1 << 14
 
 @progress.shown()
 def build_index(
-    corpus: Dataset,
+    corpus: Any,
     embedder: Embedder,
     folder: str | os.PathLike[str],
     *,
@@ -64,7 +64,8 @@ def build_index(
     shards, and the first one builds the index.
 
     Args:
-        corpus: n documents in `text`, optionally with unique ids in `id`.
+        corpus: n documents in `text`, optionally with unique ids in `id`. Or a list and whatever else `read_sentences`
+            takes.
         embedder: The bi-encoder.
         folder: Folder of the index: new, empty, or with an interrupted build.
         precision: How embeddings are stored; see `transencoder.search.vectors`.
@@ -161,6 +162,7 @@ def embed_documents(corpus: Dataset, embedder: Embedder, folder: Path) -> np.nda
 
 def _given(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> tuple[Dataset, Recipe]:
     """Return the columns of the corpus that are indexed, and the recipe of its index."""
+    corpus = corpus if isinstance(corpus, Dataset) else read_sentences(corpus)
     if not len(corpus):
         raise InputError("the corpus has no documents; give at least one")
     if precision not in get_args(VectorPrecision):

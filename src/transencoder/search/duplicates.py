@@ -14,6 +14,7 @@ components, which join chains of neighbours, put 31 questions of QQP into one cl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -23,6 +24,7 @@ from scipy.signal import find_peaks
 from transencoder import distributed, progress
 from transencoder.errors import InputError
 from transencoder.pairs import find_duplicates as find_equal
+from transencoder.pairs import read_sentences
 from transencoder.search.build import embed_documents
 from transencoder.search.embedder import Embedder
 from transencoder.search.vectors import make_vectors
@@ -69,11 +71,11 @@ class Duplicates:
         return (row for cluster in self.clusters for row, _ in cluster[1:])
 
 
-def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | None = None) -> Duplicates:
+def find_duplicates(sentences: Any, embedder: Embedder, threshold: float | None = None) -> Duplicates:
     """Find clusters of near-duplicate sentences.
 
     Args:
-        sentences: n sentences in `text`.
+        sentences: n sentences in `text`. Or a list and whatever else `read_sentences` takes.
         embedder: The bi-encoder; it embeds the sentences as documents.
         threshold: The least score with a cluster's centre, in (0, 1]. None: the lowest point between the two peaks in
             the histogram of the nearest neighbours' scores (`find_threshold`) if the upper peak is at 0.9 or above;
@@ -84,6 +86,7 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
     """
     if threshold is not None and not 0.0 < threshold <= 1.0:
         raise InputError(f"threshold is {threshold}; give a number above 0 and at most 1")
+    sentences = sentences if isinstance(sentences, Dataset) else read_sentences(sentences)
     if not len(sentences):
         raise InputError("there are no sentences; give at least one")
     firsts, copies = _equal_texts(sentences)

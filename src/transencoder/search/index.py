@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.configs import Precision
-from transencoder.errors import InputError, reason_of
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.runs.files import DamagedError
 from transencoder.scorers import Scorer
 from transencoder.search.embedder import Embedder, load_embedder
@@ -88,6 +88,8 @@ class SearchIndex:
         """
         if isinstance(queries, str):
             raise InputError(f"queries is the text {queries!r}; give a list of texts")
+        if reranker is not None and not isinstance(reranker, Scorer):
+            raise InputError(f"reranker is {shorten(reranker)}; give a scorer, such as load_scorer(cross_encoder)")
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; give at least 1")
         if reranker and top_k > n_candidates:
