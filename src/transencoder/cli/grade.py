@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transencoder.cli.evaluate import Row, table_of_several
 from transencoder.cli.files import check_output, whole_file
 from transencoder.cli.flags import argument, option
-from transencoder.cli.grading_sheet import Sheet
+from transencoder.cli.grading_sheet import Sheet, content_of
 from transencoder.cli.terminal import show
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError, plural
@@ -105,7 +105,7 @@ class Grade(Config):
         check_output(str(output), (".tsv", ".csv"))
         if output.suffix == ".tsv" and _have_marks(pairs):
             raise InputError(f"--output is {str(output)!r}, and a text holds a tab or a line end; give a .csv")
-        written = output.read_bytes() if output.exists() else b""
+        written = content_of(output)
         grades = grading.grades_from(output, scale) if written else {}
         others = {pair: grades.pop(pair) for pair in scored.unknown(list(grades))}
         if others and not grades and self.output:

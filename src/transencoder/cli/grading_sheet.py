@@ -30,7 +30,8 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 _SHOWN_CHARACTERS = 2000
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """Return what a file holds; empty if there is none."""
     return path.read_bytes() if path.exists() else b""
 
 
@@ -57,14 +58,14 @@ class Sheet:
         Raises:
             InputError: Another session has written to the file meanwhile.
         """
-        if _content(self.output) != self.written:
+        if content_of(self.output) != self.written:
             raise InputError(
                 f"{self.output} was changed by somebody else meanwhile; nothing of it is lost, only the last key here. "
                 "Run the command again, one session at a time"
             )
         graded = [*self.others.items(), *self.grades.items()]
         write_table(_COLUMNS, ((*pair, f"{grade:g}") for pair, grade in graded), str(self.output))
-        self.written = _content(self.output)
+        self.written = content_of(self.output)
 
     def ask(self) -> None:
         """Show one pair after the other, until all are graded or the user stops.

@@ -89,6 +89,8 @@ class RunRecipes(RunOptions):
             yield "--vary makes a table and --sweep a choice; give one of them"
 
     def __call__(self) -> None:
+        from transencoder import distributed
+
         named = [recipes.find_recipe(name) for name in self.names]
         without = [str(path) for path in named if self.parity and not recipes.read_recipe(path).parity]
         if without:
@@ -103,8 +105,6 @@ class RunRecipes(RunOptions):
             raise InputError(
                 "--engine ray trains several runs side by side, and there is one; vary settings, or leave it out"
             )
-        from transencoder import distributed
-
         if not self.dry_run:
             distributed.start()
         for path in ways:

@@ -223,8 +223,15 @@ def _folder_of_parts(options: Score | Label) -> Iterator[Path]:
         stack.enter_context(goes_on_from(str(folder)))
         if options.sharding.own is None and distributed.rank() == 0:
             make_folder(folder)
-            stack.callback(release_lock, take_lock(folder))
+            stack.callback(_unlock, folder, take_lock(folder))
         yield folder
+
+
+def _unlock(folder: Path, lock: int) -> None:
+    """Release the lock of a folder for parts, and remove the folder if it has none."""
+    if folder.exists() and [path.name for path in folder.iterdir()] == [LOCK_NAME]:
+        shutil.rmtree(folder)
+    release_lock(lock)
 
 
 def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:

@@ -65,7 +65,7 @@ WEIGHTED = Choice(
 HALF = Choice(
     "bi.trained_share",
     0.5,
-    "the base model seems to have been trained with labels, of which half of the training keeps more: on the "
+    "the base model seems to have been trained with labels, and keeps more of what it knew this way: on the "
     "tests of ten domains the worst one lost 1.2 points, not 3.0",
 )
 STANDARD_WITH_CROSS = (

@@ -34,7 +34,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NUMBER = re.compile(r"(?:\(os error |\[Errno )(\d+)")
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 # torch.save and NumPy hide the reason.
-_TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc", " requested and ")
+_NO_REASON = re.compile(r"PytorchStreamWriter failed writing|inline_container\.cc|\d+ requested and \d+ written")
 _MEMORY_WORDS = ("allocate memory", "out of memory")
 _PEER_WORDS = ("Connection closed by peer", "Connection reset by peer")
 """Words of gloo, between processes of one command."""
@@ -42,7 +42,7 @@ _PEER_REMEDY = "another process of this command has ended, and its own message s
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
 
-_TORCH_REMEDY = "a file could not be written: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
+_NO_REASON_REMEDY = "a file could not be written: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
 _REMEDIES = {
     errno.EIO: "the disk, or the network to it, has a fault",
     errno.ESTALE: "the disk, or the network to it, has a fault",
@@ -348,8 +348,8 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
         error = OSError(error.args[0][0][2])
     text = str(error)
     number = getattr(error, "errno", None) or (int(found[1]) if (found := _NUMBER.search(text)) else None)
-    is_torch = any(words in text for words in _TORCH_WORDS)
-    is_short = is_torch and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
+    has_no_reason = _NO_REASON.search(text) is not None
+    is_short = has_no_reason and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
     if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):
         full = _full_folder(error, folder)
         return NoSpaceError(
@@ -360,7 +360,7 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
     if isinstance(error, MemoryError) or is_torchs:
         number = errno.ENOMEM
     is_alone = isinstance(error, RuntimeError) and any(words in text for words in _PEER_WORDS)
-    remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else _PEER_REMEDY if is_alone else None)
+    remedy = _REMEDIES.get(number or 0) or (_NO_REASON_REMEDY if has_no_reason else _PEER_REMEDY if is_alone else None)
     if remedy is None:
         return None
     return RunError(

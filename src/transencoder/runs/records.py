@@ -155,9 +155,11 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
     remove_folder(folder)  # an attempt that was interrupted
     try:
         shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME, f"{TEMPORARY}*", "*.tmp"))
-    except (FileNotFoundError, shutil.Error):  # it is removed meanwhile
+    except (FileNotFoundError, shutil.Error):
         remove_folder(unfinished)
-        return None
+        if (source / RECORD_NAME).exists():
+            raise
+        return None  # the other run was cleaned meanwhile
     move_into_place(unfinished, folder)
     return read_record(folder, key)
 
