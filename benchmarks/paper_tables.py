@@ -245,7 +245,7 @@ def _our_line(way: str, row: Row, table: PaperTable, suites: Mapping[str, list[s
     cells = [_noted(value, each) for value, each in zip(ours, notes, strict=True)]
     cells += [_noted(average, all_notes)] if _has_average(table) else []
     folders = ", ".join(dict.fromkeys(f"`{folder}`" for each in runs.values() for folder, _ in each))
-    return [("", f"{way}{_deviation(row, found)}", *cells, difference, Noted(state, all_notes), folders)]
+    return [("", f"{way}{_deviation(found)}", *cells, difference, Noted(state, all_notes), folders)]
 
 
 def _notes(form: str, tests: list[str], runs: list[tuple[str, Result]]) -> tuple[str, ...]:
@@ -261,10 +261,12 @@ def _noted(value: float | None, notes: tuple[str, ...]) -> Noted:
     return Noted(number(value), () if value is None else notes)
 
 
-def _deviation(row: Row, found: Mapping[str, list[float | None]]) -> str:
-    """Return the standard deviation over runs, if the paper prints one, as in tables of one column."""
-    values = [value for value in next(iter(found.values())) if value is not None]
-    return "" if row.deviation is None or len(values) < 2 else f" ± {statistics.stdev(values):.2f}"
+def _deviation(found: Mapping[str, list[float | None]]) -> str:
+    """Return the standard deviation over runs of the average of all columns, if several runs have them all."""
+    if len({len(values) for values in found.values()}) > 1:
+        return ""
+    averages = [statistics.mean(values) for values in zip(*found.values(), strict=True) if None not in values]
+    return f" ± {statistics.stdev(averages):.2f}" if len(averages) > 1 else ""
 
 
 def _mean(values: list[float | None]) -> float | None:

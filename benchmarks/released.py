@@ -35,7 +35,8 @@ def main() -> None:
 def command(model: dict[str, Any]) -> list[str]:
     """Return the command that measures a model."""
     pooling = ["--pooling", model["pooling"]] if "pooling" in model else []
-    return ["evaluate", model["model"], *pooling, "--tasks", TESTS]
+    length = ["--max-length", str(model["max_length"])] if "max_length" in model else []
+    return ["evaluate", model["model"], *pooling, *length, "--tasks", TESTS]
 
 
 def measured(model: dict[str, Any]) -> float | str:

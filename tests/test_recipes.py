@@ -1,3 +1,4 @@
+import re
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
@@ -364,12 +365,34 @@ def test_rows_of_other_papers_have_what_their_released_codes_have(name):
         assert config.projector == ("large" not in row)
     elif method == "ckd":
         assert config.fit.patience_epochs == 3
-        assert parity == {"teacher_pooling": "pooler"} | ({} if "after-sct" in row else {"pooling": "pooler"})
+        pooled = {"teacher_pooling": "pooler"} | ({} if "after-sct" in row else {"pooling": "pooler"})
+        assert parity == pooled | {"fit.optimizer": "adamw_hf"}
     elif method == "congen" or "two-step" in row:
         assert (config.fit.epochs, config.fit.patience_epochs, parity) == (20, 7, BERT_ADAM)
     else:
         assert (config.fit.epochs, config.fit.patience_epochs) == (10, None), "as the paper says"
         assert parity == BERT_ADAM | {"fit.epochs": "20", "fit.patience_epochs": "7"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in list_recipes()
+        if name.startswith(("declutr/", "mirror-bert/")) and "minilm" not in name and "-on-" not in name
+    ],
+)
+def test_declutrs_optimiser_and_mirror_berts_mask_are_the_released_ones_by_parity(name):
+    parity = read_recipe(find_recipe(name)).parity
+    if name.startswith("declutr"):
+        assert parity == BERT_ADAM
+    else:
+        assert parity == ({"mask_token": "[MASK]"} if "roberta" in name else {})
+
+
+@pytest.mark.parametrize("name", [each for each in list_recipes() if re.fullmatch(r"(sct|congen|ckd)/bert-.*", each)])
+def test_rows_of_scts_tables_have_three_seeds(name):
+    assert [len(values) for field, values in read_recipe(find_recipe(name)).vary.items() if field == "seed"] == [3]
 
 
 SIMCSE_ROWS = [f"simcse-{model}-{size}" for model in ("bert", "roberta") for size in ("base", "large")]

@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import normalize
 
 from tests.losses.batches import embedded, read, tensors
+from transencoder.fit.trainers import set_dropout
 from transencoder.losses import (
     CKDLoss,
     ConGenLoss,
@@ -102,6 +103,15 @@ def test_the_module_compares_projected_views_with_plain_ones(bi):
     torch.testing.assert_close(loss(read(bi)), slow, rtol=1e-4, atol=1e-5)
     assert loss.get_config_dict() == {"own": {"temperature": 0.5, "reference_temperature": 0.4}}
     assert not [name for name in bi.state_dict() if "projector" in name or "queue" in name]
+
+
+def test_references_are_of_the_pass_that_learns(bi):
+    """With dropout a second pass would give others, so that a view's divergence from its own reference is not 0."""
+    set_dropout(bi, 0.5)
+    bi.train()
+    loss = SCTLoss(bi, ViewComparison(32, 8, 0.4, 0.4, comparison="identical"))
+    assert loss(read(bi)).abs().item() < 1e-6
+    assert (bi(dict(read(bi)[0]))["sentence_embedding"] - bi(dict(read(bi)[0]))["sentence_embedding"]).abs().max() > 0.1
 
 
 def test_with_a_teacher_both_losses_are_added(bi):

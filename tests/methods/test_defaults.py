@@ -1,9 +1,10 @@
-"""Table 16 of the paper, written out again."""
+"""Default settings of trainings: Table 16 of Trans-Encoder, and the other papers' or released codes', written out again."""
 
 import dataclasses
 
 import pytest
 
+from transencoder import CKD, DCLR, SCT, ConGen, ContrastiveTension, DeCLUTR, DiffCSE, DvBERT, MirrorBERT, SimCSE
 from transencoder.configs import FitConfig, Member, PretrainingConfig
 from transencoder.methods import TransEncoder
 from transencoder.methods.trans_encoder import LARGE_PARAMETERS
@@ -37,6 +38,32 @@ def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch)
     assert (bi.learning_rate, bi.batch_size, bi.epochs, bi.max_length) == (5e-5, bi_batch, bi_epochs, 32)
     assert (cross.warmup_ratio, bi.warmup_ratio) == (0.1, 0.0)  # released code
     assert cross.eval_steps == bi.eval_steps == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "optimizer", "schedule", "warmup_ratio", "weight_decay", "max_grad_norm", "beta2", "bucket_batches"),
+    [
+        (SimCSE, "adamw", "linear", 0.0, 0.0, 1.0, 0.999, 1),
+        (DiffCSE, "adamw", "linear", 0.0, 0.0, 1.0, 0.999, 1),
+        (DCLR, "adamw", "linear", 0.0, 0.0, 1.0, 0.999, 1),
+        (MirrorBERT, "adamw", "constant", 0.0, 0.01, 0.0, 0.999, 1),
+        (ContrastiveTension, "rmsprop", "linear", 0.0, 0.0, 0.0, 0.999, 1),
+        (DeCLUTR, "adamw", "linear", 0.1, 0.1, 1.0, 0.999, 1),
+        (SCT, "adamw", "linear", 0.1, 0.01, 1.0, 0.999, 64),
+        (ConGen, "adamw", "linear", 0.1, 0.01, 1.0, 0.999, 64),
+        (CKD, "adamw", "cosine", 0.005, 0.0, 1.0, 0.98, 64),
+        (DvBERT, "adamw", "linear", 0.1, 0.01, 1.0, 0.999, 64),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_how_the_other_methods_learn(
+    method, optimizer, schedule, warmup_ratio, weight_decay, max_grad_norm, beta2, bucket_batches
+):
+    """docs/papers.md says of which paper or code each is; contrastive methods draw their batches at random."""
+    fit = method.fit
+    assert (fit.optimizer, fit.adam_beta1, fit.adam_beta2, fit.adam_epsilon) == (optimizer, 0.9, beta2, 1e-8)
+    assert (fit.schedule, fit.warmup_ratio) == (schedule, warmup_ratio)
+    assert (fit.weight_decay, fit.max_grad_norm, fit.bucket_batches) == (weight_decay, max_grad_norm, bucket_batches)
 
 
 def test_preset_standard_fills_what_is_left_open_and_says_why():

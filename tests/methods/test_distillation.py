@@ -44,6 +44,7 @@ def test_ckd_begins_as_the_released_code(bi):
     config = CKD(sentences="s.txt", queue_size=8, **FIELDS)
     queue = config.loss(bi, Given(dimension=bi.get_embedding_dimension())).queue
     assert queue.n_filled.item() == 0
+    assert len(queue.rows) == 8 + 512, "the batch stands beside the queue"
     assert (config.fit.weight_decay, config.fit.adam_beta2) == (0.0, 0.98)
 
 
@@ -52,7 +53,8 @@ def test_nothing_is_trained_on_what_fills_the_queue(tiny_start, monkeypatch, wid
     made, seen, forward, init = [], set(), ConGenLoss.forward, ConGenLoss.__init__
 
     def watch_start(self, model, queue, *args):
-        made.append(queue.rows[:20].clone())  # the batch stands behind them
+        made.append(queue.rows[:20].clone())
+        assert len(queue.rows) == 20 + 16, "the batch stands behind them"
         init(self, model, queue, *args)
 
     def watch(self, features, labels):

@@ -54,7 +54,8 @@ class SCT(configs.ViewEncoder):
     teacher_loss: Literal["cross-view", "embedding-mse", "congen", "ckd"] = "cross-view"
     """Loss on the teacher, if there is one: `cross-view`, its distribution of the other view (equation 4), or the loss
     of another method (for the sums in Table 7): `embedding-mse` learns its embeddings, `congen` its distribution over a
-    queue, `ckd` its embedding in a queue. The settings of Table 4 then apply to the views' own loss only."""
+    queue (of random vectors at first, with these temperatures), `ckd` its embedding in a queue. The settings of Table 4
+    then apply to the views' own loss only."""
     two_step: bool = False
     """Whether this is the second step of a distillation (released code), in which `start` is a model that SCT trained
     without a teacher. The views learn from the teacher only, without MLPs, whatever `own_loss` and `projector` say; if
