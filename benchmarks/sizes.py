@@ -23,7 +23,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.devices import uses_bf16
 from transencoder.encoders import count_parameters, encoding_speeds, fetch
-from transencoder.evaluation import average, evaluate_tasks
+from transencoder.evaluation import evaluate_tasks
 from transencoder.export import ExportedEncoder, export_onnx
 from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, read_result
@@ -81,7 +81,7 @@ def _sts(model: str) -> float:
         if found is not None:
             return found
     scorer = BiScorer(SentenceTransformer(str(fetch(model, form="bi")), device="cpu"), precision="fp32")
-    return average(evaluate_tasks(scorer, "sts"))
+    return statistics.mean(evaluate_tasks(scorer, "sts").values())
 
 
 def _speeds(folders: dict[str, Path], sentences: list[str], threads: int) -> dict[str, dict[str, float]]:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from transencoder import evaluation, tokens
 from transencoder.errors import InputError
 from transencoder.evaluation import (
     LabelledSet,
-    average,
     evaluate,
     evaluate_classes,
     evaluate_tasks,
@@ -121,13 +119,6 @@ def test_rankings_are_sentence_transformers(task, tiny_reranking, bi, tmp_path):
         found = evaluate(scorer, pairs, metric)
         assert found == pytest.approx(100 * float(theirs[their_name]), abs=1e-9)
         assert 20 < found < 100
-
-
-def test_average_is_the_plain_mean() -> None:
-    assert average({"a": 70.0, "b": 80.5}) == 75.25
-    assert math.isnan(average({"a": 70.0, "b": float("nan")}))
-    with pytest.raises(InputError, match="no score to average"):
-        average({})
 
 
 class Planted(BiScorer):

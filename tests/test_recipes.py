@@ -55,7 +55,6 @@ def recipe(tmp_path):
         (f"seed = {'1' * 5000}", r"recipe\.toml: not TOML: .*digits"),
         (f"seed = {'[' * 5000}", r"recipe\.toml: not TOML: .*nested too deeply"),
         (f"seed = {'{a=' * 5000}", r"recipe\.toml: not TOML: .*nested too deeply"),
-        (f"{'.'.join('a' * 20_000)} = 1", r"not TOML: line 1 has more than 200 dots"),  # took a minute
         (f"label_policy = '{'x' * 100_000}'", r"label_policy is 'x{79}\.\.\.\. It must be one of"),
         (f"{'x' * 100_000} = 1", r"recipe\.toml: x{1000,1200} \.\.\. x+ is not a setting; the nearest is"),
         ("vary = {seed = [1979-05-27]}\nseed = 'x'", r"seed is 'x'"),

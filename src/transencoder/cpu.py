@@ -45,10 +45,10 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
                 stack.enter_context(_plain_attention(transformer))
             layers = [*module.modules()]
             dropout = [each for each in layers if type(each) is nn.Dropout and each.p < 1]
-            stack.enter_context(_computed(dropout, _dropout))
+            stack.enter_context(computed(dropout, _dropout))
             if has_bf16(device):
                 stack.enter_context(_narrow_streams(module))
-                stack.enter_context(_computed([each for each in layers if type(each) is nn.Linear], _linear))
+                stack.enter_context(computed([each for each in layers if type(each) is nn.Linear], _linear))
         yield
 
 
@@ -78,8 +78,8 @@ def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
 
 
 @contextmanager
-def _computed(layers: Sequence[nn.Module], forward: Callable[[Any, Tensor], Tensor]) -> Iterator[None]:
-    """Replace the layers' `forward` by a function of layer and input inside the block."""
+def computed(layers: Sequence[nn.Module], forward: Callable[..., Any]) -> Iterator[None]:
+    """Replace the layers' `forward` by a function of layer and inputs inside the block."""
     before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = partial(forward, layer)
@@ -162,17 +162,15 @@ def _narrow_streams(module: nn.Module) -> Iterator[None]:
     def widen(layer: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
         return (inputs[0].to(layer.weight.dtype),)
 
-    hooks = []
-    for transformer in transformers_in(module):
-        if transformer.config.model_type in _POST_NORM:
-            layers = [layer for layer in transformer.modules() if type(layer) is nn.LayerNorm]
-            hooks += [layer.register_forward_hook(narrow) for layer in layers[:-1]]
-            hooks += [layer.register_forward_pre_hook(widen) for layer in layers[-1:]]
-    try:
+    with ExitStack() as hooks:
+        for transformer in transformers_in(module):
+            if transformer.config.model_type in _POST_NORM:
+                layers = [layer for layer in transformer.modules() if type(layer) is nn.LayerNorm]
+                for layer in layers[:-1]:
+                    hooks.enter_context(layer.register_forward_hook(narrow))
+                for layer in layers[-1:]:
+                    hooks.enter_context(layer.register_forward_pre_hook(widen))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _dropout(layer: nn.Dropout, values: Tensor) -> Tensor:
@@ -213,7 +211,7 @@ def _cast_once(layers: Sequence[nn.Linear]) -> Iterator[None]:
             cast[layer] = layer.weight.detach().bfloat16(), layer.bias.detach().bfloat16()
         return _product(inputs.bfloat16(), *cast[layer])
 
-    with _computed([each for each in layers if each.bias is not None], forward):
+    with computed([each for each in layers if each.bias is not None], forward):
         yield
 
 

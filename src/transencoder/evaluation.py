@@ -167,17 +167,6 @@ def gold_of(dataset: Dataset, metric: str) -> tuple[NDArray[np.float64], NDArray
     return gold, numbered(dataset["query" if "query" in dataset.column_names else "sentence1"][:])
 
 
-def average(scores: Mapping[str, float]) -> float:
-    """Return the plain mean over tasks, as in the papers' tables; NaN where one of the scores is NaN.
-
-    Raises:
-        InputError: there is no score.
-    """
-    if not scores:
-        raise InputError("there is no score to average; name at least one task")
-    return float(np.mean(list(scores.values())))
-
-
 def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
     """Train and measure a classifier on a bi-encoder's embeddings: a logistic regression on [u, v, |u - v|, u * v].
 

@@ -3,8 +3,7 @@
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import torch
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.util import pairwise_cos_sim
+from sentence_transformers.util import disable_logging, pairwise_cos_sim
 from torch import Tensor, nn
 
 from transencoder import progress
@@ -121,7 +120,7 @@ def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> 
     features = model.preprocess([("a", text) for text in texts] if is_cross else texts)
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features]
     shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("tokens", min=2)}
-    with torch.no_grad(), _without_remarks():
+    with torch.no_grad(), disable_logging(logging.WARNING), warnings.catch_warnings(action="ignore"):
         torch.onnx.export(
             _Forward(model).eval(),
             tuple(features[name] for name in names),
@@ -149,20 +148,6 @@ class _Forward(nn.Module):
             features["token_type_ids"] = token_type_ids
         found: dict[str, Tensor] = self.model(features)
         return found["sentence_embedding"] if self.activation is None else self.activation(found["scores"]).squeeze(1)
-
-
-@contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Silence the exporter, which warns of its own internals and of packages that are not needed here."""
-    exporter = logging.getLogger("torch.onnx")
-    level = exporter.level
-    exporter.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        exporter.setLevel(level)
 
 
 def _needed(package: str, problem: str, runtime: Runtime) -> Any:

@@ -5,7 +5,7 @@ is three quarters of its matrix products. With six layers, scoring is 1.13 times
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -32,9 +32,7 @@ def first_token_alone(model: nn.Module) -> Iterator[None]:
         if each.config.model_type in _KINDS and type(each).__name__.endswith("ForSequenceClassification")
     ]
     outputs = [each.base_model.encoder.layer[-1].attention.output for each in classifiers]
-    hooks = [output.register_forward_pre_hook(first) for output in outputs]
-    try:
+    with ExitStack() as hooks:
+        for output in outputs:
+            hooks.enter_context(output.register_forward_pre_hook(first))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -82,7 +82,6 @@ def evaluate(
         return evaluation.evaluate(scorer, pairs, metric)
 
 
-@progress.shown()
 def _check_is_no_misspelt_task(data: Any) -> None:
     """Refuse a task's name in another spelling, such as `STS-B`, which would be looked for on the hub."""
     plain = {name.replace("-", ""): name for name in (*TASKS, *SUITES)}

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -48,13 +48,6 @@ class Provenance(TypedDict):
     """Share of the teacher in the mean, in (0, 1]."""
     policy: str
     """Policy that mapped its raw scores to targets."""
-    raw_min: float
-    raw_max: float
-    raw_mean: float
-    raw_std: float
-    """Standard deviation of its raw scores, with n as the divisor."""
-    n_outside: int
-    """Number of raw scores outside [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +133,7 @@ def combine(
         part = POLICIES[policies[name]](scores)
         for i in range(0, n_pairs, _CHUNK):  # in chunks, to avoid a third array of all pairs
             targets[i : i + _CHUNK] += np.float32(share) * part[i : i + _CHUNK]
-        records.append(_provenance(name, fingerprints[name], share, policies[name], scores))
+        records.append(Provenance(teacher=name, fingerprint=fingerprints[name], weight=share, policy=policies[name]))
     if "raw" not in policies.values():
         np.clip(targets, 0.0, 1.0, out=targets)  # shares that add up to 1 may exceed it in float32
     n_outside = int(((targets < 0) | (targets > 1)).sum())
@@ -187,21 +180,3 @@ POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
     "quantile": quantile,
     "raw": raw,
 }
-
-
-def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores: np.ndarray) -> Provenance:
-    def parts() -> Iterator[np.ndarray]:
-        return (scores[i : i + _CHUNK].astype(np.float64) for i in range(0, len(scores), _CHUNK))
-
-    mean = sum(float(part.sum()) for part in parts()) / len(scores)
-    return Provenance(
-        teacher=name,
-        fingerprint=fingerprint,
-        weight=weight,
-        policy=policy,
-        raw_min=float(scores.min()),
-        raw_max=float(scores.max()),
-        raw_mean=mean,
-        raw_std=math.sqrt(sum(float(((part - mean) ** 2).sum()) for part in parts()) / len(scores)),
-        n_outside=int(((scores < 0) | (scores > 1)).sum()),
-    )

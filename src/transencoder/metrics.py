@@ -8,12 +8,11 @@ and mteb.
 
 import logging
 import math
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import DegenerateDataWarning, bootstrap, spearmanr
+from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from transencoder.errors import InputError
@@ -257,21 +256,11 @@ def metric_draws(
     if statistic is None or n_units < 2:
         return None
 
-    def metrics(rows: NDArray[np.int64], axis: int = -1) -> Draws:
-        return statistic(rows) if rows.ndim > 1 else statistic(rows[None])[:, 0]
-
-    with np.errstate(invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DegenerateDataWarning)  # undefined where a resample's scores are all equal
-        drawn = bootstrap(
-            (np.arange(n_units),),
-            metrics,
-            n_resamples=N_RESAMPLES,
-            batch=max(1, _NUMBERS_AT_ONCE // n_units),
-            vectorized=True,
-            method="percentile",
-            rng=np.random.default_rng(stage_seed(seed, f"bootstrap/{name}")),
-        )
-    return 100.0 * np.asarray(drawn.bootstrap_distribution)
+    random, most = np.random.default_rng(stage_seed(seed, f"bootstrap/{name}")), max(1, _NUMBERS_AT_ONCE // n_units)
+    sizes = [min(most, N_RESAMPLES - done) for done in range(0, N_RESAMPLES, most)]
+    with np.errstate(invalid="ignore"):  # undefined where a resample's scores are all equal
+        drawn = [statistic(random.integers(n_units, size=(size, n_units))) for size in sizes]
+    return 100.0 * np.concatenate(drawn, axis=1)
 
 
 def _statistic(

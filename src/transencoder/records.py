@@ -72,8 +72,6 @@ class TextStatistics(TypedDict):
     """Number of texts in each bin; the last bin includes all longer texts too."""
     letters: dict[str, int]
     """Number of characters of each Unicode script, by the script's name, most frequent first."""
-    other_characters: int
-    """Number of digits, punctuation marks, spaces and symbols, which belong to no single script."""
 
 
 class NeighboursRecord(TypedDict):

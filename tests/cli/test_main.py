@@ -346,11 +346,6 @@ def test_bars_show_the_time_left_and_vanish():
     assert "0:00:00" in stream.getvalue()
 
 
-@pytest.mark.parametrize(("n_bytes", "shown"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2 * 10**9, "2.0 GB")])
-def test_sizes_are_shown_in_the_unit_that_fits(n_bytes, shown):
-    assert terminal.size(n_bytes) == shown
-
-
 def test_other_libraries_are_quiet_unless_asked_or_set_otherwise(monkeypatch):
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
     monkeypatch.delenv("HF_HUB_DISABLE_PROGRESS_BARS", raising=False)
@@ -360,12 +355,6 @@ def test_other_libraries_are_quiet_unless_asked_or_set_otherwise(monkeypatch):
     assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ
     with terminal.session(is_verbose=True, is_quiet=False):
         assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ
-
-
-def test_a_long_value_is_not_repeated_whole(run):
-    code, _, err = run("search", "query", "--index", "i", "--top-k", "x" * 100_000, "question")
-    assert code == 2
-    assert "argument --top-k: invalid int value: 'xxx" in err and len(err) < 3000
 
 
 def test_an_option_before_the_command_is_told_where_it_belongs(run):

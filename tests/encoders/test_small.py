@@ -86,7 +86,7 @@ def test_a_folder_that_is_there_and_shared_layers_are_refused(deep, tmp_path):
     with pytest.raises(InputError, match="small is there already"):
         truncate(deep, [0], tmp_path / "small")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written .*give another output"):
+    with pytest.raises(InputError, match="cannot be written .*Choose another --output"):
         truncate(deep, [0], tmp_path / "file" / "small")
     albert = AlbertConfig(vocab_size=30, embedding_size=8, num_hidden_layers=4, **SIZES)
     AutoModel.from_config(albert).save_pretrained(tmp_path / "albert")

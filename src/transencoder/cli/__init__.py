@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 from transencoder import __version__
 from transencoder.cli import evaluate, grade, pairs, recipes, runs, scoring, search, terminal, train
@@ -134,19 +134,8 @@ def _drop_what_nobody_takes() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Parser(argparse.ArgumentParser):
-    """Parser of the program and of every command, for which argparse uses the same class."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print an error and exit. A message that repeats a value of thousands of characters is cut."""
-        super().error(message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}...")
-
-
-_LONGEST_MESSAGE = 1000
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     groups: dict[str, Commands] = {}

@@ -165,7 +165,6 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
 
 def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[Row]:
     """Measure each model and, with weights, their ensemble on each set; the last row may be the average."""
-    from transencoder.evaluation import average
     from transencoder.scorers import MeanScorer
 
     rows = []
@@ -175,7 +174,7 @@ def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], wei
             rows.append(_row(name, each, teachers, ensemble))
             advance(1)
     if len(rows) > 1 and len({row.metric for row in rows}) == 1:
-        scores = {model: average({row.name: row.scores[model] for row in rows}) for model in rows[0].scores}
+        scores = {model: float(np.mean([row.scores[model] for row in rows])) for model in rows[0].scores}
         draws = [row.draws for row in rows if row.draws is not None]
         drawn = np.mean(draws, axis=0) if len(draws) == len(rows) else None
         rows.append(Row(name=AVERAGE, metric=None, n_sets=len(rows), scores=scores, draws=drawn))

@@ -135,15 +135,6 @@ def _beginning(text: str) -> str:
 @contextmanager
 def _keyboard() -> Iterator[Iterator[str]]:
     """Yield an iterator over pressed keys, in lower case and without Enter; Ctrl-C interrupts as usual."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        def key() -> str:
-            pressed = msvcrt.getwch()
-            return f"{pressed}{msvcrt.getwch()}" if pressed in "\x00\xe0" else pressed.lower()  # arrows and the like
-
-        yield iter(key, "\x03")
-        return
     import termios
     import tty
 

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rich.filesize import decimal as size
 from rich.table import Table
 
 from transencoder import runs
 from transencoder.cli import files
 from transencoder.cli.flags import argument, option
-from transencoder.cli.terminal import show, size
+from transencoder.cli.terminal import show
 from transencoder.errors import InputError
 from transencoder.recipes import value_from_text
 from transencoder.runs.files import folder_bytes

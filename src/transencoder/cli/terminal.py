@@ -110,14 +110,6 @@ def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def size(n_bytes: int) -> str:
-    """Format a number of bytes for people to read."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.1f} {unit}"
-    return f"{n_bytes} B"
-
-
 def _console(*, is_stderr: bool) -> Console:
     is_terminal = (sys.stderr if is_stderr else sys.stdout).isatty()
     width = None if is_terminal else _WIDTH_OF_FILES

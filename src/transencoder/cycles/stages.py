@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -247,7 +246,7 @@ class Student(Training):
         student = self._initialised(work, session.seed)
         if self.teacher is not None:
             transplant(work.load(self.teacher), student)
-        labels = read_targets(self.labels.folder / "labels.parquet")
+        labels = pq.read_table(self.labels.folder / "labels.parquet", columns=["label"])["label"].to_numpy()
         n_pairs = len(self.pairs.data)
         training_data = TrainingData(
             pairs=self.pairs.data,
@@ -367,9 +366,3 @@ class CrossStudent(Student):
 
     def _loss(self, student: CrossEncoder) -> losses.LogitLoss:
         return losses.LogitLoss(student, _CROSS_EQUATIONS[self.loss], allow_outside=self.allow_outside)
-
-
-def read_targets(path: Path) -> np.ndarray:
-    """Return the targets of a labels file, float32 (n,)."""
-    targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
-    return targets

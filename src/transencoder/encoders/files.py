@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.util import disable_logging
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from transencoder.configs import Form
@@ -172,19 +173,6 @@ def classes_of(folder: Path) -> tuple[str, ...]:
     return tuple(names[number] for number in sorted(names)) if len(names) > 1 else ()
 
 
-@contextmanager
-def without_load_reports() -> Iterator[None]:
-    """Silence the long warnings of both libraries about new weights, which loading in another form adds."""
-    levels = {each: each.level for each in map(logging.getLogger, ("transformers", "sentence_transformers"))}
-    for each in levels:
-        each.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for each, level in levels.items():
-            each.setLevel(level)
-
-
 def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
     models = [model for model in ("bi-encoder", "cross-encoder", "masked-lm") if (folder / model).is_dir()]
     if not models:
@@ -260,7 +248,7 @@ def _check_whole(name: str, folder: Path) -> None:
         _check_weights(name, folder)
     if (folder / "modules.json").exists():
         library = CrossEncoder if is_cross(folder) else SentenceTransformer
-        with _refused(f"{name} cannot be loaded from {folder}"), without_load_reports():
+        with _refused(f"{name} cannot be loaded from {folder}"), disable_logging(logging.WARNING):
             library(str(folder), device="meta", model_kwargs={"device_map": "meta"})
 
 
@@ -311,7 +299,10 @@ def _check_tokenizer(name: str, folder: Path) -> None:
 def _check_weights(name: str, folder: Path) -> None:
     """Raise an error if the weights do not fit the config, or are missing: transformers would use random ones."""
     kind = AutoModelForSequenceClassification if is_classifier(folder) else AutoModel
-    with _refused(f"{name} is no model that transformers can make by itself from {folder}"), without_load_reports():
+    with (
+        _refused(f"{name} is no model that transformers can make by itself from {folder}"),
+        disable_logging(logging.WARNING),
+    ):
         _, report = kind.from_pretrained(
             folder,
             device_map="meta",

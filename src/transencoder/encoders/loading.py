@@ -1,5 +1,6 @@
 """Load saved models as bi-encoders, cross-encoders and masked language models; check how many tokens they read."""
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,12 +12,13 @@ import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
+from sentence_transformers.util import disable_logging
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, set_seed
 from transformers.modeling_outputs import BaseModelOutput
 
 from transencoder import configs
-from transencoder.encoders.files import has_pooler, is_classifier, is_cross, without_load_reports
+from transencoder.encoders.files import has_pooler, is_classifier, is_cross
 from transencoder.errors import InputError, plural, reason_of
 from transencoder.models import OWN_PROMPTS, Prompts
 
@@ -57,7 +59,7 @@ def load_bi(
         prompts: Prompts to save with it, which `encode_query` and `encode_document` use.
         device: Device; None: the best one available.
     """
-    with without_load_reports(), torch.random.fork_rng():
+    with disable_logging(logging.WARNING), torch.random.fork_rng():
         torch.manual_seed(0)  # a plain model may get a random pooler: unused, but always the same one
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # also if it was saved in half precision, in which AdamW loses small steps
@@ -119,7 +121,7 @@ def load_cross(
     set_seed(seed)
     if head == "pooler" or is_cross(folder) or class_names:
         options = {"ignore_mismatched_sizes": new_head}
-        with without_load_reports():
+        with disable_logging(logging.WARNING):
             model = CrossEncoder(str(folder), num_labels=len(class_names) or 1, device=device, model_kwargs=options)
         if new_head:
             _renew_head(model, seed)

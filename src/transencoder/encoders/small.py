@@ -26,7 +26,7 @@ from transencoder.configs.encoder import width_of
 from transencoder.encoders.files import weights_tokens
 from transencoder.encoders.loading import backbone, load_trained, transformer_of
 from transencoder.encoders.saving import save
-from transencoder.errors import InputError
+from transencoder.errors import InputError, output_explained
 from transencoder.files import remove_abandoned, whole_folder
 
 logger = logging.getLogger(__name__)
@@ -72,11 +72,8 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
     plain.config.num_hidden_layers = len(modules)
     if types:
         plain.config.layer_types = types[: len(modules)]
-    try:
-        with whole_folder(output) as made:
-            _save(model, tokenizer, made)
-    except OSError as error:
-        raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+    with output_explained(output), whole_folder(output) as made:
+        _save(model, tokenizer, made)
 
 
 def check_is_new(output: Path) -> None:

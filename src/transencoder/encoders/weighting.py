@@ -14,7 +14,7 @@ from transencoder.encoders.files import is_cross, weights_tokens
 from transencoder.encoders.loading import load_bi
 from transencoder.encoders.saving import save
 from transencoder.encoders.small import check_is_new
-from transencoder.errors import InputError
+from transencoder.errors import InputError, output_explained
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
 from transencoder.tokens import TokenCache, Tokens, inverse_document_frequencies
@@ -49,11 +49,8 @@ def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
         )
     rows = sentences.select_columns(["text"]).rename_column("text", "sentence1")
     add_weights(model, token_weights(model, rows, TokenCache()))
-    try:
-        with whole_folder(output) as made:
-            save(model, made)
-    except OSError as error:
-        raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+    with output_explained(output), whole_folder(output) as made:
+        save(model, made)
 
 
 def has_mean_pooling(model: SentenceTransformer) -> bool:

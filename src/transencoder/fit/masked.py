@@ -29,7 +29,6 @@ from transencoder.devices import autocast
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError, plural
 from transencoder.files import whole_file
-from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.fit.trainers import Session, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.losses.masked_words import replace_chosen
 from transencoder.tokens import TokenCache, Tokens
@@ -128,7 +127,7 @@ def _train(
     return Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
 
 
-class _MaskedTrainer(OwnOptimizer, Trainer):
+class _MaskedTrainer(Trainer):
     """transformers' plain trainer on length-bucketed batches."""
 
     model: PreTrainedModel
@@ -167,15 +166,8 @@ def guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
         output.last_hidden_state = output.last_hidden_state[is_masked][None]
         return output
 
-    hooks = [
-        model.register_forward_pre_hook(before, with_kwargs=True),
-        model.base_model.register_forward_hook(after),
-    ]
-    try:
+    with model.register_forward_pre_hook(before, with_kwargs=True), model.base_model.register_forward_hook(after):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _means(losses: list[float]) -> list[tuple[int, float]]:

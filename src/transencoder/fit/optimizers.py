@@ -66,17 +66,3 @@ class FormerAdamW(Optimizer):
         state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-group["lr"] * correction)
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
-
-
-class OwnOptimizer:
-    """Addition to a trainer whose attribute `optimizer_name` may name an optimiser of this module."""
-
-    optimizer_name: str = "adamw"
-
-    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the class and the settings of the optimiser; the trainer calls this."""
-        chosen, settings = super().get_optimizer_cls_and_kwargs(*args, **kwargs)  # type: ignore[misc]
-        if self.optimizer_name not in ("adamw_hf", "bert_adam"):
-            return chosen, settings
-        settings.pop("fused", None)
-        return FormerAdamW, settings | {"is_bias_corrected": self.optimizer_name == "adamw_hf"}

@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, Trainer
 from transencoder import configs, distributed
 from transencoder.batching import BiCollator, CrossCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters, own_state
+from transencoder.cpu import computed
 from transencoder.encoders import backbone
 from transencoder.errors import InputError
 from transencoder.fit.trainers import (
@@ -207,9 +208,9 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
             f"mini_batch_size is {size}, and the loss trains another encoder too, which would take whole batches; "
             "leave it out"
         )
-    forward, before = student.forward, vars(student).get("forward")
+    forward = student.forward
 
-    def in_mini_batches(features: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def in_mini_batches(_: nn.Module, features: dict[str, Any], **more: Any) -> dict[str, Any]:
         if not torch.is_grad_enabled():
             return forward(features, **more)
         parts = [
@@ -222,14 +223,8 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
         joined = {name: torch.cat([each[name] for each in outputs]) for name in _tensors(outputs[0])}
         return outputs[0] | joined
 
-    student.forward = in_mini_batches  # type: ignore[assignment]
-    try:
-        with padded(student):  # mini-batches are cut from the rows
-            yield
-    finally:
-        vars(student).pop("forward")
-        if before is not None:
-            student.forward = before  # type: ignore[method-assign]
+    with computed([student], in_mini_batches), padded(student):  # mini-batches are cut from the rows
+        yield
 
 
 def _tensors(features: dict[str, Any]) -> list[str]:

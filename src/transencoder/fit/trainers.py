@@ -33,7 +33,7 @@ from transencoder.encoders import save
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
 from transencoder.first_token import first_token_alone
-from transencoder.fit.optimizers import OwnOptimizer
+from transencoder.fit.optimizers import FormerAdamW
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt
 from transencoder.tokens import TokenCache, Tokens
@@ -72,7 +72,7 @@ class Session:
     """Folder for the models of `save_steps`, named `step-500` and so on; None: `folder`."""
 
 
-class _Ours(OwnOptimizer):
+class _Ours:
     """Changes to both trainers: they take our batches and token features as they are, and write no model card."""
 
     batches: LengthBucketSampler
@@ -170,12 +170,16 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
     `lengths` are the tokens of each row, uint16 (n,); a batch has rows of similar length. The trainer takes its batches
-    from its attribute `batches` and its optimiser from `optimizer_name`, which are set here.
+    from its attribute `batches`, which is set here.
     """
     world_size = distributed.world_size()
     batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
     trainer.batches = batches  # type: ignore[attr-defined]
-    trainer.optimizer_name = config.optimizer  # type: ignore[attr-defined]
+    if config.optimizer in ("adamw_hf", "bert_adam"):
+        _, settings = trainer.get_optimizer_cls_and_kwargs(trainer.args, trainer.model)  # type: ignore[arg-type]
+        settings.pop("fused", None)
+        settings["is_bias_corrected"] = config.optimizer == "adamw_hf"
+        trainer.optimizer_cls_and_kwargs = FormerAdamW, settings
     for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
         trainer.add_callback(callback)
     if config.save_steps is not None:

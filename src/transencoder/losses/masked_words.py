@@ -243,11 +243,8 @@ class DiffCSELoss(Loss):
         def inject(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return torch.cat([embeddings[:, None].to(output.dtype), output[:, 1:]], dim=1)
 
-        hook = self.discriminator.embeddings.register_forward_hook(inject)  # type: ignore[union-attr]
-        try:
+        with self.discriminator.embeddings.register_forward_hook(inject):  # type: ignore[union-attr]
             states = self.discriminator(input_ids=edited, attention_mask=mask).last_hidden_state
-        finally:
-            hook.remove()
         counts = torch.ones_like(mask, dtype=torch.bool) if self.counts_padding else mask.bool()
         return replaced_token_detection(self.head(states), (edited != ids) & mask.bool(), counts)
 

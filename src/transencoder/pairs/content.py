@@ -142,7 +142,6 @@ def text_statistics(rows: Dataset) -> TextStatistics:
             code_points = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
             characters += np.bincount(code_points, minlength=_N_CODE_POINTS)
     edges, counts = _histogram(lengths)
-    letters, others = _scripts(characters)
     _, times = np.unique(hashes, return_counts=True)
     return {
         "rows": len(rows),
@@ -156,8 +155,7 @@ def text_statistics(rows: Dataset) -> TextStatistics:
         "median_length": _quantile(lengths, 0.5),
         "length_edges": edges,
         "length_counts": counts,
-        "letters": letters,
-        "other_characters": others,
+        "letters": _scripts(characters),
     }
 
 
@@ -242,20 +240,17 @@ def _mixed(hashes: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def _scripts(characters: np.ndarray) -> tuple[dict[str, int], int]:
-    """Count the characters of each Unicode script, and those that have no script."""
+def _scripts(characters: np.ndarray) -> dict[str, int]:
+    """Count the characters of each Unicode script, leaving out those that belong to no single one."""
     from fontTools import unicodedata  # imported here because loading its table takes 170 ms
 
     letters: dict[str, int] = {}
-    others = 0
     for code_point in np.flatnonzero(characters):
         script = unicodedata.script(chr(code_point))
-        if script in _SCRIPTLESS:
-            others += int(characters[code_point])
-        else:
+        if script not in _SCRIPTLESS:
             name = unicodedata.script_name(script).replace("_", " ")
             letters[name] = letters.get(name, 0) + int(characters[code_point])
-    return dict(sorted(letters.items(), key=lambda item: (-item[1], item[0]))), others
+    return dict(sorted(letters.items(), key=lambda item: (-item[1], item[0])))
 
 
 def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:

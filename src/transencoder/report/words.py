@@ -102,7 +102,6 @@ def _environment(form: str) -> Environment:
         changed_settings,
         data_sets,
         environment_of,
-        metric_titles,
         missing_rows_line,
         no_difference,
         pretraining_line,
@@ -113,7 +112,6 @@ def _environment(form: str) -> Environment:
     style, script = (Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "page.js"))
     environment.globals |= {each.__name__: each for each in functions}
     environment.globals |= {"results": results, "style": style, "script": script, "shapes": SHAPES}
-    environment.globals["form_titles"] = FORM_TITLES
     return environment
 
 

@@ -134,10 +134,6 @@ class Stage(ABC, Generic[WorkT]):
                 keys.append(value.key)
         return keys
 
-    def seed_of(self, seed: int) -> int:
-        """Return the stage's own seed, in [0, 2**31), from the run's."""
-        return stage_seed(seed, self.name)
-
     def _of_role(self, role: str) -> Iterator[tuple[Field[Any], Any]]:
         for each in fields(self):
             if each.name != "name" and each.metadata.get("role", "setting") == role:

@@ -12,7 +12,7 @@ from transencoder.context import Model, Rows, Work, operations
 from transencoder.errors import plural
 from transencoder.mining import Corpora, default_n_pairs, embed, look_up, mine_pairs
 from transencoder.pairs import fingerprint
-from transencoder.runs import Cost, Stage, made_of
+from transencoder.runs import Cost, Stage, made_of, stage_seed
 from transencoder.scorers import BiScorer
 
 _SENTENCE_BYTES = 9000
@@ -43,11 +43,11 @@ class Mining(Stage[Work]):
         assert isinstance(scorer, BiScorer), "members start from bi-encoders"
         documents = self.texts[1].data if len(self.texts) > 1 else None
         corpora = embed(self.texts[0].data, documents, scorer, scratch)
-        return corpora, look_up(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
+        return corpora, look_up(corpora, scratch, n_pairs=self.n_pairs, seed=stage_seed(self.seed, self.name))
 
     def write(self, work: Work, computed: tuple[Corpora, dict[str, np.ndarray]]) -> dict[str, Any]:
         """Mine the pairs, write them and their cosines, and return their file and how they were mined."""
-        mined = mine_pairs(*computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
+        mined = mine_pairs(*computed, work.folder, n_pairs=self.n_pairs, seed=stage_seed(self.seed, self.name))
         np.save(work.folder / "scores.npy", mined.scores)
         return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
 

@@ -20,7 +20,7 @@ from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.evidence import Evidence, drawn_intervals
-from transencoder.files import whole_folder
+from transencoder.files import remove_folder, whole_folder
 from transencoder.records import GRADED_FILE, HELD_ROWS, PLOTS, Best, Cycle, Environment, IntervalRecord, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
@@ -96,10 +96,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
 def _remove_unfinished(run: Run) -> None:
     """Remove the outputs of a run that was killed before it wrote its result: they must not pass for this run's."""
     for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        remove_folder(path)
 
 
 def result_of(
