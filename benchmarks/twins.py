@@ -49,6 +49,8 @@ def kept_with(runs: Iterable[Path], file: Path) -> Record:
         commit = result["environment"].get("commit")
         if commit is None or "-dirty" in commit:
             raise SystemExit(f"{folder} comes from {commit or 'no commit'}: run it again from a clean commit")
+        if "recipe" not in result:
+            raise SystemExit(f"{folder} was started with --set or by hand: put the values into a recipe, and run that")
         recipe, _, varied = result["recipe"].partition(" ")
         record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -109,6 +109,22 @@ def test_what_labels_give_is_read_from_the_runs_by_what_varies(load):
     assert labels.by_step(LABELLED) == {"DvBERT": {0.0: [50.0], 50.0: [55.0], 100.0: [56.0]}}
 
 
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"environment": {"commit": "abc"}}, "was started with --set or by hand: put the values into a recipe"),
+        ({"environment": {"commit": "abc-dirty"}, "recipe": "sct/twin-3"}, "from abc-dirty: run it again"),
+        ({"environment": {"commit": None}, "recipe": "sct/twin-3"}, "from no commit: run it again"),
+    ],
+)
+def test_a_record_takes_runs_of_unchanged_recipes_and_clean_commits(result, message, load, tmp_path, monkeypatch):
+    twins = load("twins")
+    monkeypatch.setattr(twins, "read_result", lambda folder: result)
+    with pytest.raises(SystemExit, match=message):
+        twins.kept_with([tmp_path], tmp_path / "twins.json")
+    assert not (tmp_path / "twins.json").exists()
+
+
 def test_the_plot_of_labels_is_a_picture_whatever_has_run(load, tmp_path):
     for n_th, record in enumerate((LABELLED, {}), 1):
         load("labels").plot(record, tmp_path / f"{n_th}.png")
