@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,15 @@ from transencoder import cli, recipes
 from transencoder.cli import flags, train
 from transencoder.errors import InputError, TransencoderError
 from transencoder.methods import METHODS
-from transencoder.pairs import read_candidates, read_classes, read_documents, read_pairs, read_relevance, read_sentences
+from transencoder.pairs import (
+    DOCUMENTS,
+    RELEVANCE,
+    read_candidates,
+    read_classes,
+    read_pairs,
+    read_rows,
+    read_sentences,
+)
 from transencoder.pairs.source import Source
 from transencoder.settings import nested_settings, recipe_toml
 
@@ -209,8 +217,8 @@ def _damaged(draw: st.DrawFn, content: bytes) -> bytes:
 _READERS: dict[str, Callable[[Source], object]] = {
     "pairs": lambda source: read_pairs(**_keywords(source)),
     "sentences": lambda source: read_sentences(**_keywords(source, column=source.columns and source.columns[0])),
-    "documents": read_documents,
-    "relevance": read_relevance,
+    "documents": partial(read_rows, wanted=DOCUMENTS),
+    "relevance": partial(read_rows, wanted=RELEVANCE),
     "candidates": read_candidates,
     "classes": read_classes,
 }

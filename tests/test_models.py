@@ -1,5 +1,6 @@
 """Models by name: where they are; which prompts they read, which they are saved with, and when they are missed."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_packaged_minilm_is_found(minilm):
 
 def test_package_is_not_imported(package, monkeypatch):
     folder = package(b"weights")
-    monkeypatch.setattr(models, "MINILM_SHA256", models.hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setattr(models, "MINILM_SHA256", hashlib.sha256(b"weights").hexdigest())
     assert resolve_model("minilm") == str(folder)
 
 

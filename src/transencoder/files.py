@@ -1,6 +1,7 @@
 """Files and folders that are either complete or absent, even if the process is killed or the power fails."""
 
 import fcntl
+import hashlib
 import os
 import secrets
 import shutil
@@ -159,3 +160,9 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 (hex) of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

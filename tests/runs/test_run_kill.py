@@ -50,7 +50,7 @@ def compute(folder):
     steps = [int(path.read_bytes()) for path in checkpoints.glob("step-*")]
     for step in range(max(steps, default=0) + 1, 4):
         time.sleep(pause)
-        runs.files.atomic_write_text(checkpoints / f"step-{step}", str(step))
+        runs.files.atomic_write_bytes(checkpoints / f"step-{step}", str(step).encode())
         (folder / "best.bin").write_bytes(bytes([step]) * 100_000)
     (folder / "best.bin").write_bytes(bytes([3]) * 100_000)
     runs.files.atomic_json(folder / "model.json", {"steps": 3})

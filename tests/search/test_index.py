@@ -9,7 +9,7 @@ from sentence_transformers.util import semantic_search
 
 from tests.rounding import model_rounding
 from transencoder.errors import InputError
-from transencoder.pairs import Source, read_documents, read_relevance
+from transencoder.pairs import DOCUMENTS, RELEVANCE, Source, read_rows
 from transencoder.scorers import BiScorer
 from transencoder.search import build_index, index, load_embedder, measure, open_index, relevance_of
 
@@ -167,7 +167,7 @@ def test_by_ids_from_three_files(opened, labelled, expected, write):
     negatives = [(query, "d95", 0) for query in queries]
     relevance = write("qrels.tsv", [("query-id", "corpus-id", "score"), *((*row, 1) for row in rows), *negatives])
     texts = write("queries.tsv", [("_id", "text"), *queries.items(), ("q-more", "not asked")])
-    found = measure(opened, relevance_of(read_relevance(Source(relevance)), read_documents(Source(texts))))
+    found = measure(opened, relevance_of(read_rows(Source(relevance), RELEVANCE), read_rows(Source(texts), DOCUMENTS)))
     assert found == pytest.approx(expected)
     assert 0 < found["ndcg_at_10"] < 100 and found["recall_at_1"] < found["recall_at_10"] < found["recall_at_100"]
 
@@ -177,7 +177,9 @@ def test_by_texts_from_one_file(opened, labelled, expected, corpus, write):
     texts = dict(zip(corpus["id"], corpus["text"], strict=True))
     lines = [("query", "document", "relevance"), *((queries[query], texts[document], 2) for query, document in rows)]
     lines.append(("nobody answers this", texts["d3"], 0))
-    assert measure(opened, relevance_of(read_relevance(Source(write("one.tsv", lines))))) == pytest.approx(expected)
+    assert measure(opened, relevance_of(read_rows(Source(write("one.tsv", lines)), RELEVANCE))) == pytest.approx(
+        expected
+    )
 
 
 def test_re_ranking_is_measured_on_its_candidates(opened, labelled, common_words):
@@ -221,9 +223,9 @@ def test_an_index_without_ids_is_measured_by_texts_only(index_of):
 
 def test_a_file_of_other_columns_says_so(write):
     with pytest.raises(InputError, match="which 2 of the columns 'query', 'candidate' have the texts"):
-        read_relevance(Source(write("odd.tsv", [("query", "candidate"), ("a b", "c d")])))
+        read_rows(Source(write("odd.tsv", [("query", "candidate"), ("a b", "c d")])), RELEVANCE)
     path = write("odd.tsv", [("q", "c", "rel"), ("a b", "c d", 0)])
-    rows = read_relevance(Source(path, columns=("q", "c"), score_column="rel"))
+    rows = read_rows(Source(path, columns=("q", "c"), score_column="rel"), RELEVANCE)
     assert rows[0] == {"sentence1": "a b", "sentence2": "c d", "score": 0.0}
 
 

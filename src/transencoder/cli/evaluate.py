@@ -83,7 +83,7 @@ class Evaluate(Config):
         weights = checked_weights(self.weights, len(models)) if self.has_ensemble else []
         rows = _measured(replace(self, scoring=replace(self.scoring, models=models)), _labelled_sets(self), weights)
         if self.json:
-            show(json.dumps(_without_nan(_record(rows, weights))), as_it_is=True)
+            show(json.dumps(_record(rows, weights)), as_it_is=True)
         elif self.csv:
             show(_csv(rows), as_it_is=True)
         else:
@@ -121,13 +121,9 @@ class Row:
         first, *others = self.scores
         return {model: self.scores[model] - self.scores[first] for model in others}
 
-    def interval(self, model: str) -> Interval | None:
-        """Return the interval of a model's score, if any."""
-        return self.intervals["scores"].get(model) if self.intervals else None
-
-    def gain_interval(self, model: str) -> Interval | None:
-        """Return the interval of a model's gain, if any."""
-        return self.intervals["gains"].get(model) if self.intervals else None
+    def interval(self, model: str, of: Literal["scores", "gains"] = "scores") -> Interval | None:
+        """Return the interval of a model's score, or of its gain, if any."""
+        return self.intervals[of].get(model) if self.intervals else None
 
     @property
     def size(self) -> str:
@@ -211,10 +207,12 @@ def _row(
 
 def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:
     """Build the JSON record: each model's scores under `each`, and on top those of the ensemble or the only model."""
+    from transencoder.metrics import defined
+
     sets = [row for row in rows if row.metric]
-    average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
+    average = defined(rows[-1].scores) if len({row.metric for row in sets}) == 1 else {}
     each = {
-        model: {"scores": {row.name: row.scores[model] for row in sets}, "average": average.get(model)}
+        model: {"scores": defined({row.name: row.scores[model] for row in sets}), "average": average.get(model)}
         for model in rows[0].scores
     }
     top = each.pop(_ENSEMBLE) if weights else next(iter(each.values())) if len(each) == 1 else {}
@@ -228,15 +226,8 @@ def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:
         "intervals": {row.name: row.intervals for row in rows if row.intervals},
     }
     if len(each) > 1:
-        record |= {"gains": {row.name: row.gains for row in rows}}
+        record |= {"gains": {row.name: defined(row.gains) for row in rows}}
     return record | ({"weights": weights} if weights else {})
-
-
-def _without_nan(record: Any) -> Any:
-    """Replace NaN, which JSON does not have, by None."""
-    if isinstance(record, dict):
-        return {name: _without_nan(value) for name, value in record.items()}
-    return None if isinstance(record, float) and math.isnan(record) else record
 
 
 def _csv(rows: Sequence[Row]) -> str:
@@ -260,7 +251,7 @@ def _csv_cells(row: Row) -> Iterator[tuple[str, object]]:
         yield from _bounds(model, row.interval(model))
     for model, gain in row.gains.items():
         yield f"{model} gain", gain
-        yield from _bounds(f"{model} gain", row.gain_interval(model))
+        yield from _bounds(f"{model} gain", row.interval(model, "gains"))
 
 
 def _bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, object]]:
@@ -292,7 +283,7 @@ def table_of_several(rows: Sequence[Row]) -> Table:
                 table.add_row(title)
                 continue
             gain = row.gains.get(model)
-            gain_cell = "" if gain is None else _cell(gain, row.gain_interval(model), sign="+")
+            gain_cell = "" if gain is None else _cell(gain, row.interval(model, "gains"), sign="+")
             table.add_row(title, model, _cell(row.scores[model], row.interval(model)), gain_cell)
         table.add_section()
     return table
@@ -315,7 +306,7 @@ def _remarks(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.intervals for row in rows):
         yield f"{BRACKETS}; {GAIN_BRACKETS}." if others else f"{BRACKETS}."
     for row in rows[-1:] if rows[-1].name == AVERAGE else rows:
-        intervals = {model: row.gain_interval(model) for model in others}
+        intervals = {model: row.interval(model, "gains") for model in others}
         unknown = [model for model, interval in intervals.items() if interval and includes_zero(interval)]
         if unknown:
             models = ["the ensemble" if model == _ENSEMBLE else model for model in unknown]

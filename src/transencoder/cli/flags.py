@@ -242,7 +242,7 @@ def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str
     if setting.is_list:
         keywords["nargs"] = "*"
     if list_name:  # (field, value) of all members in the order they were typed
-        keywords |= {"action": "append", "type": partial(_named, name)}
+        keywords |= {"action": "append", "type": lambda text: (name, text)}
     metavar = f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind]
     group.add_argument(*flags, metavar="|".join([metavar, *setting.words]), **keywords)
 
@@ -262,10 +262,6 @@ def _in_words(default: Any) -> str:
     if default in (None, ()):
         return "none"
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _named(name: str, text: str) -> tuple[str, str]:
-    return name, text
 
 
 def _joined(list_name: str, tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -121,15 +121,12 @@ class Sheet:
         each = statistics.median(self._seconds) if len(self._seconds) > 2 else _FIRST_GUESS_SECONDS
         done = sum(pair in self.grades for pair in self.pairs)
         head = f"{done + 1} of {len(self.pairs)}, about {duration(each * len(left))} left"
+        beginnings = [text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..." for text in left[0]]
         texts = [
-            f"\n  {number}  " + "\n     ".join(map(visible, _beginning(text).splitlines()))
-            for number, text in enumerate(left[0], 1)
+            f"\n  {number}  " + "\n     ".join(map(visible, text.splitlines()))
+            for number, text in enumerate(beginnings, 1)
         ]
         return Padding(Text.assemble((head, "dim"), "\n", *texts), (1, 0, 0, 0))
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from rich.table import Table
 
 import transencoder
-from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, check_texts, write_pairs
+from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, check_texts, read_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
@@ -139,7 +139,7 @@ class Mine(Config):
 
 
 def _texts(source: str, column: str | None, rows: Rows, output: str | None) -> Dataset:
-    texts = transencoder.read_sentences(source, column=column, **vars(rows))
+    texts = read_texts(source, column, rows)
     check_texts(texts, output)
     return texts
 

@@ -116,7 +116,9 @@ class RunRecipes(RunOptions):
             if ways[path].sweep:
                 _choose(runs, self.engine)
             elif runs[0].name:
-                _tabulate(runs, self.engine)
+                from transencoder.report.scores import runs_table
+
+                show(runs_table(_trained(runs, self.engine)))
             elif path in named:
                 train_and_show(runs[0].config, runs[0].recipe)
             else:
@@ -221,13 +223,6 @@ def _dev(result: Any) -> float:
     """Return the score to choose by: dev of the bi-encoder, which most users serve; of several members, the best's."""
     dev = (result["dev"] or {}).get("bi")
     return -math.inf if dev is None else dev
-
-
-def _tabulate(runs: Sequence[_Variant], engine: str) -> None:
-    """Train each run and show a table of all, in their order."""
-    from transencoder.report.scores import runs_table
-
-    show(runs_table(_trained(runs, engine)))
 
 
 def _trained(runs: Sequence[_Variant], engine: str) -> dict[str, Any]:

@@ -116,9 +116,8 @@ class Build:
             return files.read_texts(self.corpus, self.column, self.rows)
         from transencoder import pairs
 
-        return pairs.read_documents(
-            pairs.Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows))
-        )
+        source = pairs.Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows))
+        return pairs.read_rows(source, pairs.DOCUMENTS)
 
 
 def _part_maker(options: Build) -> Callable[[shards.Shard], None]:
@@ -252,10 +251,12 @@ class Evaluate(Config):
         from transencoder import pairs, search
 
         reading: dict[str, Any] = {"score_column": self.score_column, **vars(self.rows)}
-        rows, queries = pairs.read_relevance(pairs.Source(self.relevance, columns=self.columns, **reading)), None
+        source = pairs.Source(self.relevance, columns=self.columns, **reading)
+        rows, queries = pairs.read_rows(source, pairs.RELEVANCE), None
         if self.queries:
             where = {"data_folder": self.rows.data_folder, **self.rows.hub}
-            queries = pairs.read_documents(pairs.Source(self.queries, columns=self.query_columns, **where))
+            source = pairs.Source(self.queries, columns=self.query_columns, **where)
+            queries = pairs.read_rows(source, pairs.DOCUMENTS)
         relevance = search.relevance_of(rows, queries)
         index = self.searching.open(self.index, self.rows)
         reranker = self.searching.reranker(self.rows)

@@ -19,8 +19,6 @@ from rich.text import Text
 from transencoder import progress
 from transencoder.errors import visible
 
-logger = logging.getLogger(__name__)
-
 _WIDTH_OF_FILES = 200
 _QUIET_LIBRARIES = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",

@@ -18,8 +18,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from transencoder.configs import Form
 from transencoder.errors import InputError, reason_of, shorten
+from transencoder.files import sha256_of
 from transencoder.models import resolve_model
-from transencoder.runs.files import sha256_of
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 A `Source` says where rows come from and how they are read: a file, stdin, a `datasets.Dataset`, a folder in the hub's
 layout or a hub id. `read_pairs` and `read_sentences` take its fields as keywords; the other readers take a `Source`:
-`read_classes` reads pairs with classes, `read_candidates` queries with lists of candidates, `read_documents` texts with
-ids, and `read_relevance` which documents answer which queries.
+`read_classes` reads pairs with classes, `read_candidates` queries with lists of candidates, and `read_rows` the columns
+of `PAIRS`, of `DOCUMENTS` (texts with ids) or of `RELEVANCE` (which documents answer which queries).
 """
 
 from transencoder.pairs.classes import ClassPairs, read_classes
@@ -18,11 +18,11 @@ from transencoder.pairs.content import (
     text_statistics,
 )
 from transencoder.pairs.read import (
+    DOCUMENTS,
     PAIRS,
+    RELEVANCE,
     read_candidates,
-    read_documents,
     read_pairs,
-    read_relevance,
     read_rows,
     read_sentences,
 )
@@ -31,7 +31,9 @@ from transencoder.pairs.source import Source
 from transencoder.pairs.store import cache_folder_for_rows, store_rows
 
 __all__ = [
+    "DOCUMENTS",
     "PAIRS",
+    "RELEVANCE",
     "BadRows",
     "ClassPairs",
     "Row",
@@ -43,9 +45,7 @@ __all__ = [
     "pair_keys",
     "read_candidates",
     "read_classes",
-    "read_documents",
     "read_pairs",
-    "read_relevance",
     "read_rows",
     "read_sentences",
     "row_hashes",

@@ -177,11 +177,9 @@ def _stands_apart(first_row: Sequence[str], below: Sequence[Sequence[str]]) -> b
     if any(all(map(_NUMBER.fullmatch, column)) for column in columns):
         return not any(map(_NUMBER.fullmatch, first_row))
     are_names = all(map(_LIKE_A_NAME.fullmatch, first_row))
-    return are_names and any(2 * sum(map(_is_like_a_name, column)) < len(column) for column in columns)
-
-
-def _is_like_a_name(value: str) -> bool:
-    return _LIKE_A_NAME.fullmatch(value) is not None
+    return are_names and any(
+        2 * sum(map(bool, map(_LIKE_A_NAME.fullmatch, column))) < len(column) for column in columns
+    )
 
 
 def numbers_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

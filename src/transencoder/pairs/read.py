@@ -38,11 +38,13 @@ _TEXTS = ("text", "sentence", "body", "description", "content", "message", "comm
 PAIRS = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=("score",))
 SENTENCES = Wanted(result=("text",), known=tuple((name,) for name in _TEXTS))
 DOCUMENTS = Wanted(result=("id", "text"), known=(("id", "text"), ("_id", "text")))
+"""Texts with their ids: from the stated columns, else from those of known names, else from the only two."""
 RELEVANCE = Wanted(
     result=("sentence1", "sentence2"),
     known=(("query-id", "corpus-id"), *KNOWN_PAIRS),
     score_names=("score", "relevance", "label"),
 )
+"""Which documents answer which queries, as texts or as ids; where there is a score, it is above 0 for an answer."""
 CANDIDATES = Wanted(
     result=("query", "positive", "negative"), known=(("query", "positive", "negative"),), can_skip=False
 )
@@ -172,27 +174,6 @@ def read_sentences(
         ),
         SENTENCES,
     )
-
-
-def read_documents(source: Source) -> Dataset:
-    """Read texts with their ids, checked one by one: columns `id` and `text`.
-
-    They are read from the stated columns, else from `id` or `_id`, and `text`, else from the only two columns.
-    """
-    return read_rows(source, DOCUMENTS)
-
-
-def read_relevance(source: Source) -> Dataset:
-    """Read which documents answer which queries: each row has a query and a document, as texts or as ids.
-
-    They are read from the stated columns, else from `query-id` and `corpus-id`, else from the known names of
-    `read_pairs`, else from the only two columns. The relevance is above 0 if the document answers the query. It is
-    read from the stated column, else from `score`, `relevance` or `label`; without one, every row is an answer.
-
-    Returns:
-        Columns `sentence1` (the query), `sentence2` (the document) and, where there is one, `score`.
-    """
-    return read_rows(source, RELEVANCE)
 
 
 def read_candidates(source: Source) -> Dataset:

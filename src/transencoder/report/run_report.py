@@ -76,7 +76,7 @@ def _common(result: Result) -> Values:
         "verdict": None if "mlm" in result["best"] else verdict_of(result),
         "use": use_of(result),
         "notes": notes_of(result),
-        "metrics": scores.explained_metrics(result),
+        "metrics": words.metrics_explained(scores.table_metrics(result)),
         "footnotes": scores.footnotes_of(result),
         "unlabelled": scores.unlabelled_of(result),
         "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
@@ -190,7 +190,7 @@ def notebook_html(result: Result, folder: str) -> str:
         "verdict": verdict_of(result),
         "rows": [scores.score_cells(row) for row in scores.score_rows(result)],
         "header": scores.score_header(result),
-        "metrics": scores.shown_metrics(result),
+        "metrics": words.metric_titles(scores.table_metrics(result)),
         "folder": folder,
         "forms": list(result["best"]),
     }

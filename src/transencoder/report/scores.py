@@ -14,7 +14,7 @@ from transencoder.configs import Form
 from transencoder.errors import ABSENT, number, plural
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
-from transencoder.report.words import gain, metric_titles, metrics_explained, render
+from transencoder.report.words import gain, metric_titles, render
 
 BRACKETS = (
     f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs, for a "
@@ -133,7 +133,7 @@ def summary_table(result: Result) -> Table:
     """Make the table that the command line prints at the end of a run."""
     rows, of_members, header = score_rows(result), member_rows(result), score_header(result)
     caption = "\n".join(footnotes_of(result)) if rows else "nothing was measured"
-    table = _table(header[1:], title=shown_metrics(result), caption=caption)
+    table = _table(header[1:], title=metric_titles(table_metrics(result)), caption=caption)
     for row in [*rows, *of_members]:
         if row.name.startswith(AVERAGE) or row in of_members[:1]:
             table.add_section()
@@ -166,7 +166,7 @@ def runs_table(runs: Mapping[str, Result]) -> Table:
         for metric, names in results.tests_by_metric(first).items():
             title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
             values[title] = [results.mean_over(result["scores"].get(form, {}), names) for result in runs.values()]
-    table = _table(values, title=shown_metrics(first))
+    table = _table(values, title=metric_titles(table_metrics(first)))
     for i, name in enumerate(runs):
         table.add_row(name, *(number(column[i]) for column in values.values()))
     if len(runs) > 1:
@@ -176,22 +176,13 @@ def runs_table(runs: Mapping[str, Result]) -> Table:
     return table
 
 
-def shown_metrics(result: Result) -> str:
-    """Return the titles of the table's metrics."""
-    return metric_titles(_metrics(result))
-
-
-def explained_metrics(result: Result) -> str:
-    """Explain what the table's numbers mean."""
-    return metrics_explained(_metrics(result))
-
-
 def footnotes_of(result: Result) -> list[str]:
     """Return footnotes: the precision and length of the measurement, and the score of the base model as it is."""
     return render("footnotes.txt.jinja", {"result": result}).splitlines()
 
 
-def _metrics(result: Result) -> list[str]:
+def table_metrics(result: Result) -> list[str]:
+    """Return the metrics of the table's numbers."""
     return list(results.tests_by_metric(result)) or [result["metric"]]
 
 

@@ -17,14 +17,13 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
 from functools import cache
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import Any, TypeAlias, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from transencoder.errors import InputError, RunError, TransencoderError, reason_of, shorten
-from transencoder.files import sync, whole_file
+from transencoder.files import sha256_of, sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
@@ -79,13 +78,17 @@ def canonical_json(value: object, what: str = "") -> str:
 def plain(value: object, where: str = "") -> Json:
     """Turn a value into dict, list, str, int, float, bool and None, keeping the order of names.
 
-    Tuples become lists, paths their text, numpy scalars Python numbers, dataclasses and enums their content. `where` is
-    how an error names the value, for instance `config.learning_rate`.
+    Tuples become lists, paths their text, numpy scalars Python numbers, dataclasses mappings. `where` is how an error
+    names the value, for instance `config.learning_rate`.
 
     Raises:
         InputError: for NaN, infinities, names that are not strings, and objects of any other type.
     """
-    value = _unwrapped(value)
+    numpy = sys.modules.get("numpy")  # whoever holds a numpy scalar has imported numpy
+    if numpy is not None and isinstance(value, numpy.generic):
+        value = value.item()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str | PurePath):
@@ -100,31 +103,6 @@ def plain(value: object, where: str = "") -> Json:
         f"{where or 'the value'} is a {type(value).__name__} ({value!r:.80}); only text, numbers, booleans, "
         "None, paths, lists and mappings can be recorded; turn it into one of these."
     )
-
-
-def readable(value: object) -> Json:
-    """Turn a value into JSON types for the log, without ever raising: what has no JSON form becomes text."""
-    value = _unwrapped(value)
-    if isinstance(value, Mapping):
-        return {str(name): readable(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [readable(part) for part in value]
-    try:
-        return plain(value)
-    except InputError:
-        return str(value)
-
-
-def _unwrapped(value: object) -> object:
-    """Return the content of a numpy scalar, an enum or a dataclass, and any other value as it is."""
-    numpy = sys.modules.get("numpy")  # whoever holds a numpy scalar has imported numpy
-    if numpy is not None and isinstance(value, numpy.generic):
-        value = value.item()
-    if isinstance(value, Enum):
-        return _unwrapped(value.value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return value
 
 
 def _finite(number: float, where: str) -> float:
@@ -150,7 +128,7 @@ def atomic_json(path: str | Path, value: object) -> None:
         RunError: when the disk is full.
     """
     text = json.dumps(plain(value, Path(path).name), indent=1, allow_nan=False)
-    atomic_write_text(path, text + "\n")
+    atomic_write_bytes(path, (text + "\n").encode())
 
 
 def write_checked_json(path: Path, content: Mapping[str, object]) -> None:
@@ -215,11 +193,6 @@ _hints = cache(get_type_hints)
 def _hash_of(content: Json) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def atomic_write_text(path: str | Path, text: str) -> None:
-    """Write text as UTF-8; after a crash the file holds the old or the new content, never a part."""
-    atomic_write_bytes(path, text.encode())
 
 
 def atomic_write_bytes(path: str | Path, content: bytes) -> None:
@@ -290,12 +263,6 @@ def check_files(folder: Path, checksums: Mapping[str, Checksum], *, up_to_bytes:
             raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
 
 
-def sha256_of(path: Path) -> str:
-    """Return the sha256 (hex) of a file's content."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def files_under(folder: Path) -> Iterator[Path]:
     """Yield every file below a folder in a fixed order; linked folders are not entered."""
     for parent, folders, names in os.walk(folder):
@@ -352,8 +319,9 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
     is_short = has_no_reason and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
     if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):
         full = _full_folder(error, folder)
+        place = "where the output goes" if full is None else f"for {full} ({_free_bytes(full) / 2**20:,.1f} MiB free)"
         return NoSpaceError(
-            f"no space is left {'where the output goes' if full is None else _space(full)}; "
+            f"no space is left {place}; "
             "what was finished is kept; free some space there and run the same command again: it goes on."
         )
     is_torchs = isinstance(error, RuntimeError) and any(words in text for words in _MEMORY_WORDS)
@@ -377,10 +345,6 @@ def _full_folder(error: BaseException, folder: Path | None) -> Path | None:
             if other.is_dir() and _free_bytes(other) < _LITTLE_BYTES:
                 return other
     return folder
-
-
-def _space(folder: Path) -> str:
-    return f"for {folder} ({_free_bytes(folder) / 2**20:,.1f} MiB free)"
 
 
 def _free_bytes(folder: Path) -> int:

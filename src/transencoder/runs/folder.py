@@ -22,7 +22,6 @@ from transencoder.files import TEMPORARY, make_folder, remove_folder, remove_tem
 from transencoder.runs.files import (
     DamagedError,
     atomic_write_bytes,
-    atomic_write_text,
     canonical_json,
     read_checked_json,
     write_checked_json,
@@ -267,7 +266,7 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
     if n_done:
         _logger.info("%s has %s; those that have not changed are not computed again", folder, plural(n_done, "stage"))
     write_checked_json(folder / ENVIRONMENT_NAME, environment)
-    atomic_write_text(folder / RECIPE_NAME, recipe_toml)
+    atomic_write_bytes(folder / RECIPE_NAME, recipe_toml.encode())
 
 
 def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:

@@ -11,8 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from transencoder.errors import InputError
-from transencoder.runs.files import DamagedError, check_shape, disk_full_explained, plain, readable
+from transencoder.runs.files import DamagedError, check_shape, disk_full_explained, plain
 
 LOG_NAME = "log.jsonl"
 
@@ -43,12 +42,9 @@ def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
     """Append a line to a run's log in one write, flushed on return; a line that was cut off before is ended first.
 
     Raises:
-        InputError: when a field is named `time` or `event`.
         RunError: when the disk is full.
     """
-    if {"time", "event"} & fields.keys():
-        raise InputError(f"a log field of {event!r} is named 'time' or 'event'; the log has these; rename it.")
-    entry = {"time": now(), "event": event, **{name: readable(value) for name, value in fields.items()}}
+    entry = {"time": now(), "event": event, **fields}
     line = json.dumps(entry, allow_nan=False) + "\n"
     with disk_full_explained(folder), open(folder / LOG_NAME, "ab+") as file:
         if file.tell():

@@ -261,7 +261,7 @@ class Run:
         return [record.environment for record in self._records.values()]
 
     def log(self, event: str, **fields: object) -> None:
-        """Append one line to log.jsonl (rank 0 only); values without a JSON form, such as NaN, become text."""
+        """Append one line to log.jsonl (rank 0 only), of JSON types."""
         if self._lock is not None:
             write_log(self.folder, event, fields)
 

@@ -1,6 +1,5 @@
 """An open search index: the bi-encoder finds documents for queries, and a scorer re-ranks them on request."""
 
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,8 +25,6 @@ from transencoder.search.record import (
     read_record,
 )
 from transencoder.search.vectors import Vectors, load_vectors
-
-logger = logging.getLogger(__name__)
 
 N_CANDIDATES = 100
 """Default number of documents re-ranked per query."""

@@ -35,11 +35,11 @@ class Relevance:
 
 
 def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
-    """Group the rows that `read_relevance` has read by query.
+    """Group rows of `pairs.RELEVANCE` by query.
 
     Args:
         rows: `sentence1` (query), `sentence2` (document) and optionally `score`, above 0 for an answer.
-        queries: `id` and `text`, as `read_documents` reads them. If given, `rows` has ids of queries and documents
+        queries: `id` and `text`, rows of `pairs.DOCUMENTS`. If given, `rows` has ids of queries and documents
             instead of texts.
 
     Raises:

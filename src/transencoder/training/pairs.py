@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,7 @@ from transencoder.cycles import (
     with_pretraining,
 )
 from transencoder.cycles.stages import Student
-from transencoder.encoders import (
-    count_parameters,
-)
+from transencoder.encoders import count_parameters
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
@@ -51,8 +48,6 @@ from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Measurements, best_records
 from transencoder.training.scoring import keep_sample
 from transencoder.training.text import TrainingText
-
-logger = logging.getLogger(__name__)
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
