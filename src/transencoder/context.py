@@ -196,6 +196,8 @@ def trained_model(record: StageRecord, base: Model, *, cycle: int = 1) -> Model:
         record.name,
         cycle,
         record.result,
+        prompts=base.prompts,
+        member=base.member,
         seconds=record.seconds,
         n_parameters=base.n_parameters,
         max_length=base.max_length,

@@ -17,7 +17,6 @@ from transencoder.errors import InputError
 from transencoder.losses import CosineLoss, DualViewLoss
 from transencoder.training import plan
 from transencoder.training.data import read_text_data
-from transencoder.training.parts import with_classes
 
 
 def read_rows(config, run_folder=None):
@@ -278,7 +277,7 @@ def test_the_losses(tiny_start, tiny_bi_encoder):
     from sentence_transformers import SentenceTransformer
 
     student = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    config = with_classes(tiny_start("dvbert", soft_share=0.25), NAMES)
+    config = replace(tiny_start("dvbert", soft_share=0.25), class_names=NAMES)
     loss = config.loss(student, Given())
     assert isinstance(loss, DualViewLoss)
     assert (loss.n_classes, loss.soft_share) == (3, 0.25)

@@ -12,7 +12,6 @@ from transencoder.configs import Form, LabelPolicy
 from transencoder.context import Model, trained_model
 from transencoder.cycles.members import ContextMember, ContextTeacher, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
-from transencoder.models import OWN_PROMPTS
 from transencoder.results import weak_cross_notes
 from transencoder.runs import StageRecord
 
@@ -54,13 +53,19 @@ def learn(
     """
     shared = context.config.share_labels
     groups = [list(teachers)] if shared else [[teacher] for teacher in teachers]
-    supervisions = [_supervise(context, form, cycle, group, teachers) for group in groups]
+    supervisions = [_supervise(context, form, cycle, group) for group in groups]
     of_each = supervisions * len(members) if shared else supervisions
-    learners = [context.members[position] for position in members]
-    stages = [_student(context, member, form, own) for member, own in zip(learners, of_each, strict=True)]
+    stages = [
+        _student(context, context.members[position], form, cycle, own, teachers)
+        for position, own in zip(members, of_each, strict=True)
+    ]
     trained = [
-        _model(context, member, form, own, stage, record)
-        for member, own, stage, record in zip(learners, of_each, stages, context.make_all(stages), strict=True)
+        replace(
+            trained_model(record, stage.base, cycle=cycle),
+            seconds=own.seconds + record.seconds,
+            chosen_by="dev" if context.data.dev is not None else context.criteria.get(form),
+        )
+        for own, stage, record in zip(of_each, stages, context.make_all(stages), strict=True)
     ]
     for model in trained if form == "cross" else ():
         for note in weak_cross_notes(model.criteria):
@@ -72,18 +77,13 @@ def learn(
 class _Supervision:
     """Labels that the students of a cycle learn, and the teachers."""
 
-    cycle: int
     labels: StageRecord
     seconds: float
     """Seconds that the labels and the teachers' scores took."""
     teachers: Sequence[Model]
-    other_teachers: Sequence[Model]
-    """Other teachers of the cycle, which do not contribute to the labels."""
 
 
-def _supervise(
-    context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model], all_teachers: Sequence[Model]
-) -> _Supervision:
+def _supervise(context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model]) -> _Supervision:
     """Score the pairs with the teachers, and make labels from the scores."""
     others_part = [_other_part(context, teacher) for teacher in context.teachers]
     labellers = [*_members_part(context, form, teachers), *others_part]
@@ -101,9 +101,7 @@ def _supervise(
     if cycle == 1 and form == "cross":
         _warn_of_narrow(labels)
     seconds = labels.seconds + sum(each.scores.seconds for each in labellers)
-    members = {teacher.member for teacher in teachers}
-    others = [teacher for teacher in all_teachers if teacher.member not in members]
-    return _Supervision(cycle, labels, seconds, teachers, others)
+    return _Supervision(labels, seconds, teachers)
 
 
 @dataclass(frozen=True)
@@ -152,22 +150,31 @@ def _warn_of_narrow(labels: StageRecord) -> None:
         )
 
 
-def _student(context: CycleContext, member: ContextMember, form: Form, supervision: _Supervision) -> Student:
+def _student(
+    context: CycleContext,
+    member: ContextMember,
+    form: Form,
+    cycle: int,
+    supervision: _Supervision,
+    all_teachers: Sequence[Model],
+) -> Student:
     """Return the stage of a member's student.
 
     It starts from the member's base model (refreshing), or with its own teacher's encoder (sequential, section 5.2).
     """
     config, data, teachers = context.config, context.data, supervision.teachers
     is_sequential = config.initialisation == "sequential"
-    references = _references(context, member, [*teachers, *supervision.other_teachers])
+    members = {teacher.member for teacher in teachers}
+    others = [teacher for teacher in all_teachers if teacher.member not in members]
+    references = _references(context, member, [*teachers, *others])
     shared: dict[str, Any] = {
-        "name": f"{member.prefix}cycle-{supervision.cycle}/{form}-encoder",
+        "name": f"{member.prefix}cycle-{cycle}/{form}-encoder",
         "labels": supervision.labels,
         "dev": data.dev,
         "analysis": tuple(data.tests) if config.test_every_eval else (),
         "teacher": next(each for each in teachers if each.member == member.bi.member) if is_sequential else None,
         "gold": data.gold,
-        "other_teachers": () if context.held_out is None else tuple(supervision.other_teachers),
+        "other_teachers": () if context.held_out is None else tuple(others),
         "fit": config.fit_of(member.config, form),
         "initialisation": config.initialisation,
         "seed": config.seed,
@@ -178,7 +185,6 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "pairs": data.rows,
         "references": references,
         "other_references": references.get("start", ()) if config.alternate_members else (),
-        "prompts": member.bi.prompts,
     }
     if form == "bi":
         weight = member.weight_tokens
@@ -191,24 +197,6 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         head=config.head,
         both_orders=config.is_symmetric,
         dev_orders=config.label_both_orders,
-    )
-
-
-def _model(
-    context: CycleContext,
-    member: ContextMember,
-    form: Form,
-    supervision: _Supervision,
-    stage: Student,
-    record: StageRecord,
-) -> Model:
-    """Return a trained student as a model."""
-    return replace(
-        trained_model(record, stage.base, cycle=supervision.cycle),
-        seconds=supervision.seconds + record.seconds,
-        prompts=member.bi.prompts if form == "bi" else OWN_PROMPTS,
-        member=member.bi.member,
-        chosen_by="dev" if context.data.dev is not None else context.criteria.get(form),
     )
 
 

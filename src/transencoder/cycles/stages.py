@@ -29,7 +29,6 @@ from transencoder.context import (
 from transencoder.encoders import (
     add_weights,
     as_logits,
-    load_bi,
     load_cross,
     token_weights,
     transplant,
@@ -38,7 +37,6 @@ from transencoder.encoders import (
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine
 from transencoder.metrics import defined
-from transencoder.models import Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.selection import HeldOut
 from transencoder.sharded import score_sharded
@@ -233,8 +231,6 @@ class Student(Training):
     pairs: Rows = implied()
     references: Mapping[str, tuple[StageRecord, ...]] = implied()
     """Stages with scores that criteria compare the student's with, by the model they come from: `start`, `member`."""
-    prompts: Prompts = implied()
-    """Prompts of the member's bi-encoders."""
     both_orders: bool = implied(default=False)
     """Whether a cross-encoder is trained on both (a, b) and (b, a)."""
     dev_orders: bool = implied(default=False)
@@ -253,7 +249,7 @@ class Student(Training):
             targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
             rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.untrained),
             both_orders=self.both_orders,
-            prompts=self.prompts,
+            prompts=self.base.prompts,
         )
         is_evaluated = self.dev is not None or self.held_out is not None
         evaluate = self._evaluation(work, labels) if is_evaluated else None
@@ -281,7 +277,9 @@ class Student(Training):
 
         def metrics(model: Encoder) -> dict[str, float]:
             with as_kept(model):
-                scorer = work.scorer(model, self.precision, prompts=self.prompts, both_orders=self._n_dev_orders == 2)
+                scorer = work.scorer(
+                    model, self.precision, prompts=self.base.prompts, both_orders=self._n_dev_orders == 2
+                )
                 found = metrics_of(scorer, self.dev, self.analysis)
                 if self.held_out is None:
                     return found
@@ -332,14 +330,8 @@ class BiStudent(Student):
     def _weights(self, work: Work, model: SentenceTransformer) -> WordWeights:
         return token_weights(model, self.pairs.data.select_columns(["sentence1", "sentence2"]), work.cache)
 
-    def _initialised(self, work: Work, seed: int) -> SentenceTransformer:
-        return load_bi(
-            self.base.folder,
-            max_length=self.fit.max_length,
-            pooling=self.base.pooling,
-            prompts=self.base.prompts,
-            device=work.device,
-        )
+    def _initialised(self, work: Work, seed: int) -> Encoder:
+        return work.load(self.base, self.fit.max_length)
 
     def _loss(self, student: SentenceTransformer) -> losses.CosineLoss:
         return losses.CosineLoss(student, _BI_EQUATIONS[self.loss], allow_outside=self.allow_outside)

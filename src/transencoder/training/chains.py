@@ -22,8 +22,6 @@ class Chain:
     """Base model that gains are measured from: the member's; if members alternate, the one that is best on dev."""
     prefix: str
     """Prefix of the names of its stages."""
-    weight: float
-    """Weight of the member in the ensemble."""
     cycles: list[dict[Form, Model]]
     measured: Measured = field(default_factory=Measured)
     criteria: dict[str, dict[str, float | None]] | None = None
@@ -80,7 +78,8 @@ def member_record(chain: Chain, *, is_analysed: bool) -> MemberRecord:
 
 def ensemble_of(context: CycleContext, chains: Sequence[Chain]) -> EnsembleRecord:
     """Return the metrics of the members' weighted mean score, for the base models and the best models of each form."""
-    weights, tests = [chain.weight for chain in chains], {test.name: test for test in context.data.tests}
+    weights = [context.members[chain.start.member].config.weight for chain in chains]
+    tests = {test.name: test for test in context.data.tests}
     tested, scores = [chain.measured.tests for chain in chains], {}
     for name in dict.fromkeys(name for each in tested for name in each):
         records = [each.get(name) or each["start"] for each in tested]  # no `start_as_is`: `start` is scored as it is
@@ -102,12 +101,11 @@ def _chains(context: CycleContext, cycles: list[list[Model]]) -> list[Chain]:
     if context.config.alternate_members:
         start = _best_base(context)
         in_turn = [{model.form: model for model in cycle} for cycle in cycles]
-        return [Chain(start=start, prefix="", weight=context.members[start.member].config.weight, cycles=in_turn)]
+        return [Chain(start=start, prefix="", cycles=in_turn)]
     return [
         Chain(
             start=member.bi,
             prefix=member.prefix,
-            weight=member.config.weight,
             cycles=[{model.form: model for model in cycle if model.member == i} for cycle in cycles],
         )
         for i, member in enumerate(context.members)

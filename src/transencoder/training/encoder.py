@@ -79,7 +79,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         _check_held_out(self.config, len(data.training))
         base = base_model(self.folder, pooling=self.config.pooling)
         self._read_lengths(data.training, base.max_length)
-        config = parts.with_classes(self.config, data.record.get("classes", []))
+        classes: dict[str, Any] = {"class_names": tuple(data.record["classes"])} if "classes" in data.record else {}
+        config = replace(self.config, **classes)
         context = EncoderContext(config, executor, data, base=base, max_length=config.fit.max_length)
         context.base = _cut(context, base)
         return context
@@ -116,7 +117,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             teachers=tuple(labels),
             base=context.base,
             helpers=tuple(
-                stages.Weights(encoders.weights_fingerprint(parts.fetch_helper(config, each)))
+                base_model(parts.fetch_helper(config, each))
                 for each in config.helpers
                 if each.form != "head"  # the head is the base model's own
             ),
@@ -130,7 +131,6 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             precision=config.precision,
             config=config,
             teacher=self.teacher,
-            n_texts=len(data.training),
         )
         record = context.make(stage)
         return trained_model(record, context.base), learned

@@ -38,13 +38,6 @@ _LOOKED_AT = 512
 """Largest number of training texts used to measure whether the embeddings have become all alike."""
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A model that a loss needs, known by the fingerprint of its weights."""
-
-    key: str
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut(Stage[Work]):
     """A smaller model, with some of the layers or word pieces of a base model."""
@@ -132,7 +125,7 @@ class EncoderTraining(Training):
     teachers: tuple[StageRecord, ...] = made_of()
     """Labels of the pairs from each cross-encoder that teaches."""
     base: Model = made_of()
-    helpers: tuple[Weights, ...] = made_of()
+    helpers: tuple[Model, ...] = made_of()
     """Other models that the loss needs."""
     dev: Scored | None = made_of(absent="")
     analysis: tuple[Scored, ...] = made_of()
@@ -143,7 +136,6 @@ class EncoderTraining(Training):
     pooling: Pooling | None
     config: EncoderConfig = implied()
     teacher: Path | None = implied()
-    n_texts: int = implied()
 
     def compute(self, work: Work) -> tuple[SentenceTransformer, tuple[Fitted, dict[str, float | None]]]:
         """Train."""
@@ -194,7 +186,7 @@ class EncoderTraining(Training):
     @property
     def n_trained(self) -> int:
         """Number of rows that are trained on."""
-        return self.n_texts * self.config.rows.per_text - self.config.n_queued
+        return len(self.pairs.data) - self.config.n_queued
 
     def cost(self) -> Cost:
         """Return the cost of the encoder, the loss, dev evaluations, and the model and its checkpoint."""

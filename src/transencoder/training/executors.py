@@ -35,12 +35,8 @@ class LocalExecutor:
     def __init__(self, run: Run, device: str, report_to: tuple[str, ...] = ()) -> None:
         self.run = run
         self.progress = progress.Run({})
-        self._around = {
-            "run_folder": run.folder,
-            "device": device,
-            "cache": TokenCache(run.folder / "tokens"),
-            "report_to": report_to,
-        }
+        cache = TokenCache(run.folder / "tokens")
+        self._work = partial(Work, run_folder=run.folder, device=device, cache=cache, report_to=report_to)
 
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
         """Return the records of stages; compute those that are not done.
@@ -52,7 +48,7 @@ class LocalExecutor:
 
     def _make(self, stage: Stage[Work]) -> StageRecord:
         def compute(folder: Path) -> Mapping[str, Any]:
-            work = Work(folder=folder, **self._around)  # type: ignore[arg-type]
+            work = self._work(folder=folder)
             computed = stage.compute(work)
             return stage.write(work, computed) if self.run.is_first else {}
 
@@ -94,11 +90,6 @@ class Part:
     n_workers: int
     parent: int
     """Process id of the parent; the worker ends when the parent does."""
-
-    @property
-    def place(self) -> str:
-        """The worker's folder in the run folder."""
-        return f"workers/{self.number + 1}"
 
 
 def n_workers(config: TransEncoder) -> int:

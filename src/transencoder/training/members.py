@@ -39,8 +39,11 @@ def fetch_bases(config: TransEncoder) -> list[Folders]:
     folders = []
     for number, member in enumerate(config.members, 1):
         with _numbered(number, config):
-            folders.append(_folders(member, config))
-        warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
+            bi = cross = fetched(config, member.start, "bi", member.revision)
+            if member.cross_start is not None:
+                cross = fetched(config, member.cross_start, "cross", member.cross_revision)
+        folders.append((bi, cross))
+        warn_of_unused_prompts(bi, member.start, member.prompts)
     return folders
 
 
@@ -54,13 +57,17 @@ def members_of(config: TransEncoder, folders: Sequence[Folders]) -> tuple[Contex
     Raises:
         InputError: A base model reads fewer tokens than the config asks for.
     """
-    for number, (member, both) in enumerate(zip(config.members, folders, strict=True), 1):
-        with _numbered(number, config):
-            _check_lengths(member, *both, config)
-    members = tuple(_context_member(config, i, both) for i, both in enumerate(folders))
+    members = []
+    for position, (member, (bi, cross)) in enumerate(zip(config.members, folders, strict=True)):
+        with _numbered(position + 1, config):
+            _check_lengths(member, bi, cross, config)
+        prefix = f"member-{position + 1}/" if len(config.members) > 1 else ""
+        start = base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position)
+        cross_start = base_model(cross, f"{prefix}cross-start", form="cross", member=position)
+        members.append(ContextMember(prefix=prefix, bi=start, cross=cross_start, config=member))
     if not config.same_form:
         _tell_of_pretrained(members)
-    return members
+    return tuple(members)
 
 
 def can_be_weighted(base: Model) -> bool:
@@ -111,32 +118,12 @@ def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
         raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
 
 
-def _folders(member: Member, config: TransEncoder) -> Folders:
-    """Return the folders of a member's base models, the bi-encoder's and the cross-encoder's."""
-    start = fetched(config, member.start, "bi", member.revision)
-    if member.cross_start is None:
-        return start, start
-    return start, fetched(config, member.cross_start, "cross", member.cross_revision)
-
-
 def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
     check_length(start, config.bi.max_length, "bi.max_length", member.start)
     if not config.same_form:
         typed = member.cross_start or member.start
         check_length(cross_start, config.cross.max_length, "cross.max_length", typed)
         check_length(cross_start, config.cross_test_length, "cross_test_length", typed)
-
-
-def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Path]) -> ContextMember:
-    member = config.members[position]
-    prefix = f"member-{position + 1}/" if len(config.members) > 1 else ""
-    bi, cross = folders
-    return ContextMember(
-        prefix=prefix,
-        bi=base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position),
-        cross=base_model(cross, f"{prefix}cross-start", form="cross", member=position),
-        config=member,
-    )
 
 
 def _tell_of_pretrained(members: Iterable[ContextMember]) -> None:

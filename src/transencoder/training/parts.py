@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -112,13 +111,6 @@ def check_helpers(config: EncoderConfig, folder: Path) -> None:
                 f"{helper.field} {getattr(config, helper.field)} has another vocabulary than the base model "
                 f"{config.start}; give one that was made from the same pretrained model"
             )
-
-
-def with_classes(config: EncoderConfig, classes: Sequence[str]) -> EncoderConfig:
-    """Return the config with the classes found in the data, if its rows are labelled."""
-    labels = config.rows.text.labels
-    changes: dict[str, Any] = {} if labels is None else {"class_names": tuple(classes)}
-    return replace(config, **changes)
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:

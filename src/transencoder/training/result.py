@@ -89,14 +89,10 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         ranks=distributed.ranks(),
     )
     if run.is_first and not (run.folder / "result.json").exists():
-        _remove_unfinished(run)
+        # Outputs of a run that was killed before it wrote its result must not pass for this run's.
+        for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
+            remove_folder(path)
     return run
-
-
-def _remove_unfinished(run: Run) -> None:
-    """Remove the outputs of a run that was killed before it wrote its result: they must not pass for this run's."""
-    for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
-        remove_folder(path)
 
 
 def result_of(

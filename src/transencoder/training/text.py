@@ -39,14 +39,9 @@ class TrainingText:
         """Return the rows read from a source, with a count of the bad rows that reading wrote to files."""
         return cls(rows, data_record(source_name(source), rows)).with_bad_rows(*bad_rows)
 
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Number of rows that were left out, by reason."""
-        return {name: self.record.get(name, 0) for name in _LEFT_OUT}
-
     def left_out_with(self, other: TrainingText) -> dict[str, int]:
         """Return the number of rows that were left out of this text and of another, by reason."""
-        return {name: n_rows + other.left_out[name] for name, n_rows in self.left_out.items()}
+        return {name: self.record.get(name, 0) + other.record.get(name, 0) for name in _LEFT_OUT}
 
     def replaced(self, rows: Dataset, **more: Any) -> TrainingText:
         """Return other rows of the same source, with more entries in their record."""
@@ -88,7 +83,7 @@ class TrainingText:
                 f"every row of {self.record['source']} holds a sentence of a test set; give other text, or leave "
                 "exclude_test_sentences out"
             )
-        n_excluded = self.left_out["excluded_rows"] + len(self.rows) - len(kept)
+        n_excluded = self.record.get("excluded_rows", 0) + len(self.rows) - len(kept)
         return self.replaced(kept, transductive=False, excluded_rows=n_excluded)
 
     def compared_with(self, tests: list[Scored]) -> TrainingText:

@@ -44,9 +44,10 @@ def _work(part: Part, connection: Connection) -> None:
     """Compute each stage that the run's main process sends, and answer whether the stage was done before."""
     device = part.device or default_device()
     details = {"device": device, "threads": torch.get_num_threads()}
+    place = f"workers/{part.number + 1}"
     with (
         attention(part.attn_implementation),
-        Run.join(part.folder, part.place, part.method, details=details, stage_caches=part.reuse_from) as run,
+        Run.join(part.folder, place, part.method, details=details, stage_caches=part.reuse_from) as run,
     ):
         executor = LocalExecutor(run, device, part.report_to)
         while True:
