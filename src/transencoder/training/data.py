@@ -43,23 +43,22 @@ class PairsReader:
     def __init__(self, config: TransEncoder, run_folder: Path | None) -> None:
         _check_order(config)
         self._config = config
-        self._dev, self._tests = _labelled_sets(config)
-        self._reader = _Reader(config, self._dev, self._tests, run_folder)
+        self._reader = _Reader(config, *_labelled_sets(config), run_folder)
 
     def text(self) -> TrainingText:
         """Read all pairs, or all sentences to mine pairs from."""
         config = self._config
         if config.sentences is None:
             assert config.pairs is not None
-            return self._pairs(config.pairs)
-        return self._apart(self._reader.texts(config.sentences, next(iter(config.columns), None)))
+            return self._reader.pairs(config.pairs, config.columns)
+        return self._reader.texts(config.sentences, next(iter(config.columns), None))
 
     def documents(self) -> TrainingText | None:
         """Read the documents that sentences are to be paired with; None: there are none."""
         config = self._config
         if config.documents is None:
             return None
-        return self._apart(self._reader.texts(config.documents, config.document_column, BAD_DOCUMENTS))
+        return self._reader.texts(config.documents, config.document_column, BAD_DOCUMENTS)
 
     def drawn(self, text: TrainingText, most: int | None = None) -> TrainingText:
         """Draw as many rows of the text as the config says, or else at most `most`; None: all."""
@@ -71,24 +70,18 @@ class PairsReader:
 
     def data(self, text: TrainingText) -> Data:
         """Return the data sets of a run on these pairs, with the config's extra and labelled pairs added."""
-        config = self._config
+        config, reader = self._config, self._reader
         if config.extra_pairs is not None:
-            extra = self._pairs(config.extra_pairs, BAD_EXTRA_ROWS)
+            extra = reader.pairs(config.extra_pairs, config.columns, BAD_EXTRA_ROWS)
             text = _together(text, self._rows_of(extra, config.n_extra_pairs, "n_extra_pairs"))
         gold: GivenScores | None = None
         if config.labelled is not None:
-            labelled = read_scores(config, self._reader.bad_rows(BAD_LABELLED))
-            labelled = self._reader.learnable(labelled, config.n_labelled)
+            labelled = read_scores(config, reader.bad_rows(BAD_LABELLED))
+            labelled = reader.learnable(labelled, config.n_labelled)
             text, gold = with_gold(text, labelled, both_orders=config.is_symmetric)
-        if self._tests and not config.exclude_test_sentences:
-            text = text.compared_with(self._tests)
-        return Data(text.rows, text.record, "pairs", self._dev, self._tests if config.score_tests else [], gold)
-
-    def _pairs(self, source: str | Dataset, bad_rows: str = BAD_ROWS) -> TrainingText:
-        return self._apart(self._reader.pairs(source, self._config.columns, bad_rows))
-
-    def _apart(self, text: TrainingText) -> TrainingText:
-        return self._reader.apart(text, self._tests)
+        if reader.tests and not config.exclude_test_sentences:
+            text = text.compared_with(reader.tests)
+        return Data(text.rows, text.record, "pairs", reader.dev, reader.tests if config.score_tests else [], gold)
 
     def _rows_of(self, text: TrainingText, n_rows: int | None, field: str) -> TrainingText:
         return text.drawn(n_rows, field, stage_seed(self._config.seed, field))
@@ -111,8 +104,6 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
     if wanted.least_words:
         text = _long_enough(text, wanted.least_words, skip=config.skip_bad_rows)
     compared = tests if wanted.kind != "documents" else []
-    if wanted.labels is None:
-        text = reader.apart(text, compared)
     text = text.drawn(wanted.n_sentences, "n_sentences", config.seed)
     if compared and not config.exclude_test_sentences:
         text = text.compared_with(compared)  # counts the drawn rows only
@@ -126,11 +117,7 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
 def _long_enough(text: TrainingText, least_words: int, *, skip: bool) -> TrainingText:
     """Leave out the documents that are too short if `skip` is set, else raise an error."""
     documents = text.rows
-    n_words = [
-        len(split_words(each))
-        for start in range(0, len(documents), 1024)
-        for each in documents[start : start + 1024]["text"]
-    ]
+    n_words = [len(split_words(each)) for rows in documents.iter(1024) for each in rows["text"]]
     short = [row for row, n in enumerate(n_words) if n < least_words]
     if not short:
         return text
@@ -158,34 +145,34 @@ class _Reader:
         return self.run_folder / name if self.run_folder and self.config.skip_bad_rows else None
 
     def pairs(self, source: str | Dataset, columns: tuple[str, ...], bad_rows: str = BAD_ROWS) -> TrainingText:
-        """Read pairs from a file, a data set, or tasks."""
+        """Read pairs from a file, a data set, or tasks, without those of the tests' sentences."""
         config = self.config
         if names := task_names(source):
             pairs, found = tasks.unlabelled_pairs(
                 names, exclude_test_sentences=config.exclude_test_sentences, **where(config)
             )
             counted = {name: found[name] for name in ("transductive", "missing_rows", "excluded_rows")}
-            return TrainingText.read(source, pairs).noted(**counted)
+            return self.apart(TrainingText.read(source, pairs).noted(**counted))
         self.check_exclusion()
         file = self.bad_rows(bad_rows)
         pairs = read_pairs(source, columns=columns or None, **reading(config, file))
         pairs = pairs.select_columns(["sentence1", "sentence2"])
-        return TrainingText.read(source, pairs, file)
+        return self.apart(TrainingText.read(source, pairs, file))
 
     def texts(self, source: str | Dataset, column: str | None, bad_rows: str = BAD_ROWS) -> TrainingText:
-        """Read sentences or documents."""
+        """Read sentences or documents, without those of the tests."""
         self.check_exclusion()
         file = self.bad_rows(bad_rows)
         texts = read_sentences(source, column=column, **reading(self.config, file))
-        return TrainingText.read(source, texts, file)
+        return self.apart(TrainingText.read(source, texts, file))
 
-    def apart(self, text: TrainingText, tests: list[Scored]) -> TrainingText:
+    def apart(self, text: TrainingText) -> TrainingText:
         """Leave out rows that contain a sentence of the tests, if `exclude_test_sentences` is set."""
-        return text.without_sentences_of(tests) if tests and self.config.exclude_test_sentences else text
+        return text.without_sentences_of(self.tests) if self.tests and self.config.exclude_test_sentences else text
 
     def learnable(self, labelled: TrainingText, n_rows: int | None) -> TrainingText:
         """Return the labelled pairs to train on: `n_rows` of those in no test and not in dev (None: all of them)."""
-        labelled = self.apart(labelled, self.tests).without_pairs_of([*self.tests, *([self.dev] if self.dev else [])])
+        labelled = self.apart(labelled).without_pairs_of([*self.tests, *([self.dev] if self.dev else [])])
         return labelled.drawn(n_rows, "n_labelled", stage_seed(self.config.seed, "n_labelled"))
 
     def check_exclusion(self) -> None:
@@ -237,7 +224,8 @@ def _labelled_sets(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
         InputError: A set cannot be read, has bad rows, or has no scores that models can be measured against.
     """
     dev = None if config.dev is None else _read(config, config.dev, "dev")
-    tests = [_read(config, name, "test") for name in _expanded(config.tests)]
+    names = [each for name in config.tests for each in tasks.SUITES.get(name, (name,))]
+    tests = [_read(config, name, "test") for name in names]
     sources: dict[str, str] = {}
     for test in tests:
         if test.name in sources:
@@ -247,11 +235,6 @@ def _labelled_sets(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
             )
         sources[test.name] = test.record["source"]
     return dev, tests
-
-
-def _expanded(tests: tuple[str, ...]) -> list[str]:
-    """Return the tests, with each suite replaced by its tasks."""
-    return [each for name in tests for each in tasks.SUITES.get(name, (name,))]
 
 
 def _read(config: RunConfig, source: str | Dataset, role: _Role) -> Scored:

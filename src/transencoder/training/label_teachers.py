@@ -35,7 +35,7 @@ from transencoder.fit import Fitted, TrainingData, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, LogitLoss
 from transencoder.report.words import in_markdown
 from transencoder.runs import Cost, Stage, StageRecord, made_of
-from transencoder.scorers import CrossScorer, class_probabilities
+from transencoder.scorers import class_probabilities
 from transencoder.training.parts import fetched
 
 logger = logging.getLogger(__name__)
@@ -67,14 +67,13 @@ class LabelTeacher(Training):
             new_head=self.new_head,
         )
 
-        def metrics(student: Any) -> dict[str, float]:
-            return metrics_of(CrossScorer(student, precision=self.precision, cache=work.cache), self.dev, ())
-
         fitted = fit(
             model,
             ClassCrossEntropyLoss if self.classes else LogitLoss,
             TrainingData(pairs=self.pairs.data, targets=targets_of(self.pairs.data, [], 0)),
-            None if self.dev is None else metrics,
+            None
+            if self.dev is None
+            else lambda student: metrics_of(work.scorer(student, self.precision), self.dev, ()),
             self.fit,
             session,
         )
@@ -137,10 +136,9 @@ class TeacherLabels(Stage[Work]):
         return Cost(operations=operations(self.teacher.n_parameters, 0, len(self.pairs.data)))
 
     def _said_by(self, model: CrossEncoder, pairs: Dataset, work: Work) -> np.ndarray:
-        options: Any = {"precision": self.precision, "cache": work.cache}
         if self.classes:
-            return class_probabilities(model, pairs, **options)
-        scores = CrossScorer(model, **options).score(pairs)
+            return class_probabilities(model, pairs, precision=self.precision, cache=work.cache)
+        scores = work.scorer(model, self.precision).score(pairs)
         clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs have no range
         if outside := np.mean(clipped != scores):
             logger.warning(
@@ -240,25 +238,20 @@ def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs
 
 
 def _is_ready(given: LabelledRows, folder: Path) -> bool:
-    """Return whether a teacher has already learned such labels; raise an error if it has not and cannot."""
-    is_ready = _has_learned(given, folder)
-    if not is_ready:
-        encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
-    return is_ready
-
-
-def _has_learned(given: LabelledRows, folder: Path) -> bool:
     """Return whether a teacher is already a cross-encoder with such outputs.
 
     Raises:
-        InputError: It has other classes.
+        InputError: It is not, and cannot learn the labels, or has other classes.
     """
-    if given.new_head:
-        return False
-    names = encoders.classes_of(folder)
+    names = () if given.new_head else encoders.classes_of(folder)
     if not names:
-        return given.kind == "scores" and encoders.is_cross(folder)
-    if len(names) == len(given.class_names) and (_is_unnamed(names) or _folded(names) == _folded(given.class_names)):
+        is_ready = not given.new_head and given.kind == "scores" and encoders.is_cross(folder)
+        if not is_ready:
+            encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
+        return is_ready
+    # Published teachers have names such as ENTAILMENT.
+    is_named_alike = [name.casefold() for name in names] == [name.casefold() for name in given.class_names]
+    if is_named_alike or (len(names) == len(given.class_names) and _is_unnamed(names)):
         return True
     wanted = f"the classes {', '.join(given.class_names)}, in this order" if given.class_names else "scores"
     order = "class_names in the teacher's order, or " if given.class_names else ""
@@ -266,11 +259,6 @@ def _has_learned(given: LabelledRows, folder: Path) -> bool:
         f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give {order}"
         "new_head, with which it learns these first"
     )
-
-
-def _folded(names: Sequence[str]) -> list[str]:
-    """Return names in lower case, since published teachers have names such as ENTAILMENT."""
-    return [name.casefold() for name in names]
 
 
 def _is_unnamed(names: tuple[str, ...]) -> bool:
