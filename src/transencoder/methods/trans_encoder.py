@@ -151,7 +151,10 @@ class TransEncoder(configs.RunConfig):
 
     def __post_init__(self, start: str | None) -> None:
         """Convert members and teachers to configs, then check all fields."""
-        object.__setattr__(self, "members", _members(self.members, start))
+        if start is not None and self.members:
+            raise InputError(f"start is {start!r} and members are given too; give one of them")
+        members = configs.listed(self.members or start or MINILM, configs.Member, "members", "start")
+        object.__setattr__(self, "members", members)
         object.__setattr__(self, "teachers", configs.listed(self.teachers, configs.OtherTeacher, "teachers", "teacher"))
         super().__post_init__()
 
@@ -398,10 +401,3 @@ class TransEncoder(configs.RunConfig):
                 f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
-
-
-def _members(given: Any, start: str | None) -> tuple[configs.Member, ...]:
-    """Convert a list of members, base models or dicts, or a single base model, to members."""
-    if start is not None and given:
-        raise InputError(f"start is {start!r} and members are given too; give one of them")
-    return configs.listed(given or start or MINILM, configs.Member, "members", "start")

@@ -19,7 +19,7 @@ from transencoder.cycles import (
     warn_of_weak_bases,
     with_pretraining,
 )
-from transencoder.cycles.stages import Student
+from transencoder.cycles.stages import Pretraining, Student
 from transencoder.encoders import count_parameters
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
@@ -147,12 +147,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
     def lines(self, context: CycleContext, planner: Planner) -> list[str]:
         """Return lines on the pairs, the cycles, the steps and the settings."""
         config = self.config
-        stages = {stage.name: stage for stage in planner.stages.values()}
-        steps = {
-            form: plural(stage.n_steps, "step")
-            for form in ("bi", "cross")
-            if isinstance(stage := stages.get(f"{self.members[0].prefix}cycle-1/{form}-encoder"), Student)
-        }
+        students = reversed(planner.of_kind(Student))  # the first of each form counts
+        steps = {student.base.form: plural(student.n_steps, "step") for student in students}
         each = "" if len(config.members) == 1 else f" and each of {len(config.members)} members"
         if config.alternate_members:
             each = f", by one of {len(config.members)} members in turn"
@@ -166,12 +162,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         for number, member in enumerate(config.members, 1):
             if own := _own_settings(member):
                 lines.append(f"member {number}: {own}")
-        if pretraining := sum(getattr(stage, "n_steps", 0) for stage in stages.values() if "pretraining" in stage.name):
+        if pretraining := sum(stage.n_steps for stage in planner.of_kind(Pretraining)):
             lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
         if config.teachers:
             lines.append(_others(config))
-        if isinstance(mining := stages.get(MINING), Mining):
-            lines.insert(0, mining.description)
+        lines[:0] = [mining.description for mining in planner.of_kind(Mining)]
         lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
         if config.weight_tokens is None:
             lines.append(
