@@ -281,13 +281,9 @@ class TransEncoder(configs.RunConfig):
                 f"pairs and sentences are both {'missing' if self.pairs is None else 'given'}; give sentences to mine "
                 "pairs from (--sentences), or pairs (--pairs)"
             )
-        for number, source in (
-            ("n_sentences", "sentences"),
-            ("n_extra_pairs", "extra_pairs"),
-            ("n_labelled", "labelled"),
-        ):
-            if getattr(self, number) is not None and getattr(self, source) is None:
-                yield f"{number} needs {source} to draw from; give both, or leave it out"
+        for source in ("sentences", "extra_pairs", "labelled"):
+            if getattr(self, f"n_{source}") is not None and getattr(self, source) is None:
+                yield f"n_{source} needs {source} to draw from; give both, or leave it out"
         if self.sentences is not None and len(self.columns) > 1:
             yield f"columns names {len(self.columns)} columns; sentences have one"
         if self.score_range != (0.0, 1.0) and self.labelled is None:
