@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -158,7 +159,13 @@ def _coloured(cell: str) -> Text:
 
 
 def runs_table(runs: Mapping[str, Result]) -> Table:
-    """Make a table of runs of one recipe: each form's dev metric and test average, with mean and standard deviation."""
+    """Make a table of runs of one recipe: each form's dev metric and test average.
+
+    Below it stands the mean, with the standard deviation, of runs that differ only in their seeds.
+
+    Args:
+        runs: Results by the names of their runs, such as `seed-1,bi.epochs-3`.
+    """
     first = next(iter(runs.values()))
     values = {}
     for form in results.forms_of(first):
@@ -167,13 +174,23 @@ def runs_table(runs: Mapping[str, Result]) -> Table:
             title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
             values[title] = [results.mean_over(result["scores"].get(form, {}), names) for result in runs.values()]
     table = _table(values, title=metric_titles(table_metrics(first)))
+    alike = defaultdict(list)
     for i, name in enumerate(runs):
         table.add_row(name, *(number(column[i]) for column in values.values()))
-    if len(runs) > 1:
-        table.add_section()
-        for title, of in (("mean", statistics.mean), ("standard deviation", statistics.stdev)):
-            table.add_row(title, *(ABSENT if None in column else number(of(column)) for column in values.values()))  # type: ignore[type-var]
+        alike[",".join(part for part in name.split(",") if not part.startswith("seed-"))].append(i)
+    table.add_section()
+    for name, rows in alike.items():
+        if len(rows) > 1:
+            cells = (_mean_and_deviation([column[i] for i in rows]) for column in values.values())
+            table.add_row(f"mean of {len(rows)} seeds" + (f", {name}" if name else ""), *cells)
     return table
+
+
+def _mean_and_deviation(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return ABSENT
+    return f"{number(statistics.mean(known))} ± {number(statistics.stdev(known))}"
 
 
 def footnotes_of(result: Result) -> list[str]:
