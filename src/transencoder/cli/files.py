@@ -66,7 +66,7 @@ class Rows(Where):
     header: bool | None = None
     """whether a TSV or CSV file has a header (default: detected, an error if that is not certain)"""
     file_format: str | None = None
-    """format of stdin, or of files whose name does not tell: tsv, csv, jsonl or parquet"""
+    """format of stdin, or of files whose name does not tell: tsv, csv, jsonl, parquet or txt"""
     skip_bad_rows: bool = False
     """count and leave out bad rows"""
     bad_rows_file: str | None = option(None, metavar="FILE")
