@@ -9,12 +9,13 @@ pickled weights, the page has the reason.
 
 import argparse
 import json
-import subprocess
-import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from transencoder import cli
 from transencoder.report.words import markdown_table
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -41,11 +42,11 @@ def command(model: dict[str, Any]) -> list[str]:
 
 def measured(model: dict[str, Any]) -> float | str:
     """Return the average of a model's tests, or the reason why there is none."""
-    words = [sys.executable, "-m", "transencoder", *command(model), "--quiet", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return float(json.loads(done.stdout)["average"])
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as errors:
+        code = cli.main([*command(model), "--quiet", "--json"])
+    if code == 0:
+        return float(json.loads(out.getvalue())["average"])
+    last = (errors.getvalue().strip().splitlines() or ["no message"])[-1]
     return last.removeprefix("transencoder: ")
 
 

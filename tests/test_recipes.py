@@ -228,6 +228,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
         more |= {"test_length": None} | of_start(config, tiny_plm, tiny_bi_encoder, synonyms)
         more |= text_of(config, tiny_sentences, tiny_pairs)
     result = trained(replace(config, **more))
+    if result is None:
+        return
     if isinstance(config, MLM):
         assert result["pretraining"]["steps"] >= 2
         return
@@ -245,36 +247,41 @@ def synonyms(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The result of a run; one run for all configs that differ in numbers that decide no branch."""
-    results = {}
+    """The result of a run; None for a config without a setting that no run before it had."""
+    seen = set()
 
     def run(config):
-        kind = str(as_kind(replace(config, seed=0, reuse_from=())))
-        if kind not in results:
-            results[kind] = train(replace(config, output=str(tmp_path_factory.mktemp("runs") / "run"))).result
-        return results[kind]
+        settings = kinds(replace(config, seed=0, reuse_from=()))
+        if settings <= seen:
+            return None
+        seen.update(settings)
+        return train(replace(config, output=str(tmp_path_factory.mktemp("runs") / "run"))).result
 
     return run
 
 
-def as_kind(value):
-    """A config as text; of shares and rates only whether they are 0, 1 or neither."""
+def kinds(value, name=""):
+    """The method's name with each setting, by its name; of numbers only whether they are 0, 1 or neither."""
     if is_dataclass(value):
-        return [type(value).__name__, *(f"{each.name}={as_kind(getattr(value, each.name))}" for each in fields(value))]
+        inner = (
+            kinds(getattr(value, each.name), f"{name or type(value).__name__}.{each.name}") for each in fields(value)
+        )
+        return set().union(*inner)
     if isinstance(value, tuple):
-        return [as_kind(each) for each in value]
+        return {f"{name}: {len(value)}"}.union(*(kinds(each, name) for each in value))
     if isinstance(value, Dataset):
-        return fingerprint(value)
-    return "a number" if isinstance(value, float) and value not in (0.0, 1.0) else repr(value)
+        return {f"{name}: {fingerprint(value)}"}
+    is_number = isinstance(value, int | float) and value not in (0, 1)
+    return {f"{name}: a number" if is_number else f"{name}: {value!r}"}
 
 
 def test_kinds_differ_in_what_decides_a_branch():
     member, bi = Member(start="x"), FitConfig(learning_rate=0.5)
     config = TransEncoder(pairs="a", members=(member,), output="", start_weight=0.5, bi=bi)
     other_rate = replace(config, bi=replace(config.bi, learning_rate=0.25))
-    assert as_kind(other_rate) == as_kind(config)
-    for changed in (replace(config, cycles=2), replace(config, start_weight=0.0), replace(config, cross_loss="mse")):
-        assert as_kind(changed) != as_kind(config)
+    assert kinds(other_rate) == kinds(config)
+    for changed in (replace(config, cycles=1), replace(config, start_weight=0.0), replace(config, cross_loss="mse")):
+        assert not kinds(changed) <= kinds(config)
 
 
 def of_start(config: EncoderConfig, plm: str, bi_encoder: str, synonyms: str) -> dict[str, object]:

@@ -177,14 +177,20 @@ def test_a_recipe_writes_the_smaller_models_that_it_starts_from(monkeypatch, tmp
         assert "It must be a table of folders" in capsys.readouterr().err
 
 
-def test_the_plan_has_the_steps_that_are_taken(tiny_start, method):
-    config = tiny_start(method, dev=None, tests=())
-    planned = plan(config)
+def test_the_plan_has_the_steps_that_are_taken(trained, tiny_start, method):
+    planned = plan(tiny_start(method))
     steps = planned.stages["bi-encoder"].n_steps
-    record = train(config).result["cycles"][0]["bi"]
     assert steps > 0 and planned.seconds > 0 and planned.disk_bytes > 0
-    (stage,) = Path(config.output).glob("stages/bi-encoder-*/stage.json")
-    assert json.loads(stage.read_text())["result"]["n_steps"] == steps, record
+    (stage,) = trained.folder.glob("stages/bi-encoder-*/stage.json")
+    assert json.loads(stage.read_text())["result"]["n_steps"] == steps
+
+
+def test_the_second_time_everything_is_reused(trained, weights):
+    before = weights(trained.folder)
+    config = load_recipe(trained.folder / "recipe.toml")
+    again = train(replace(config, device="cpu"))
+    assert all(stage["reused"] for stage in again.result["stages"])
+    assert weights(again.folder) == before
 
 
 def test_the_plan_of_declutr_counts_spans_and_one_encoder(tiny_start):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from transencoder import context, train
-from transencoder.recipes import load_recipe
 from transencoder.runs.files import read_checked_json, write_checked_json
 
 
@@ -54,15 +53,6 @@ def test_each_setting_makes_a_stage_of_its_own(tiny_start):
         for change in ({}, {"temperature": 0.1}, {"projector": False}, {"pooling": "cls"}, {"seed": 1})
     ]
     assert len(set(keys)) == 5
-
-
-def test_the_second_time_everything_is_reused(tiny_start, method, weights):
-    trained = train(tiny_start(method))
-    before = weights(trained.folder)
-    config = load_recipe(trained.folder / "recipe.toml")
-    again = train(replace(config, device="cpu"))
-    assert all(stage["reused"] for stage in again.result["stages"])
-    assert weights(again.folder) == before
 
 
 def test_the_record_is_written_when_all_else_is_there(tiny_start, monkeypatch):

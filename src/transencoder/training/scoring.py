@@ -15,7 +15,6 @@ from transencoder.configs import Precision
 from transencoder.context import Context, Model, Rows, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
-from transencoder.encoders import load_bi
 from transencoder.evaluation import agreement, gold_of, measure_with_scores
 from transencoder.metrics import defined, spearman
 from transencoder.pairs import text_statistics
@@ -190,8 +189,7 @@ def _bases_as_is(
 
 
 def _is_shortened(model: Model, length: int | None) -> bool:
-    own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
-    return length is not None and (own is None or length < own)
+    return length is not None and (model.max_length is None or length < model.max_length)
 
 
 def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
