@@ -41,7 +41,7 @@ def main() -> None:
         file = Path(name, "sentences.txt")
         write_sentences(file, options.sentences, options.data)
         steps = Steps()
-        with progress.use(steps):
+        with progress.use(steps.task):
             mined = mine(file, options.start, n_pairs=options.n_pairs, device=options.device, cache_folder=name)
         record = summary(steps, mined, options)
     records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -251,3 +251,9 @@ def test_gains_are_over_the_first_model():
 def test_a_mostly_undefined_metric_has_no_interval():
     assert interval(np.array([np.nan, np.nan, 50.0])) is None
     assert interval(np.array([np.nan, 50.0, 50.0])) is not None
+
+
+@pytest.mark.parametrize("queries", [["a"], ["a", "a", "b"]])
+def test_a_ranking_has_a_query_for_each_pair(queries):
+    with pytest.raises(InputError, match=f"a ranking has 2 gold labels, but {len(queries)} queries"):
+        ranking("map", [1, 0], [0.5, 0.2], queries)

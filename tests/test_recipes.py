@@ -92,7 +92,7 @@ def test_overrides_win_and_are_read_by_the_type_of_their_field(recipe):
         "cross.learning_rate=1",
         "label_policy=raw",
         "is_symmetric=false",
-        "tests=sts12",
+        'tests="sts12"',
         "columns=['a', 'b']",
         "members.1.pooling=cls",
         "output=2021",

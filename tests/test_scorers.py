@@ -328,6 +328,13 @@ def test_wrong_weights_are_refused(n, weights):
         MeanScorer([FixedScorer([0.5])] * n, weights)
 
 
+def test_without_onednn_there_is_no_bf16(monkeypatch):
+    """Was: an AttributeError, as on Macs, whose torch has no such operations."""
+    monkeypatch.setattr("torch.ops.mkldnn", object())
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT")
+    assert not has_bf16("cpu")
+
+
 def test_precision(bi, pairs, cache):
     assert uses_bf16("cpu", "bf16")
     assert not uses_bf16("cpu", "fp32")

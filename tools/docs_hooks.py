@@ -122,7 +122,7 @@ def _entry(setting: Setting, prefix: str = "") -> str:
     """Return a setting as an entry of a definition list."""
     typed = flag_of(f"{prefix}{setting.name}")
     if setting.kind is bool:
-        typed = f"{typed}`, `{flag_of(f'{prefix}no-{setting.name}')}" if not prefix else typed
+        typed = f"{typed}`, `{typed.replace('--', '--no-', 1)}"
     return f"`{typed}` <small>{_allowed(setting)}; {_default(setting)}</small>\n:   {_plain(setting.help)}\n"
 
 

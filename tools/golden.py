@@ -299,12 +299,12 @@ def _checkout(revision: str) -> Iterator[Path]:
     if Path(revision, "src", "transencoder").is_dir():
         yield Path(revision).resolve()
         return
-    folder = Path(tempfile.mkdtemp(prefix="golden-", dir=ROOT.parent))
-    try:
-        _git("worktree", "add", "--quiet", "--detach", str(folder), revision)
-        yield folder
-    finally:
-        _git("worktree", "remove", "--force", str(folder))
+    with tempfile.TemporaryDirectory(prefix="golden-", dir=ROOT.parent, ignore_cleanup_errors=True) as folder:
+        _git("worktree", "add", "--quiet", "--detach", folder, revision)
+        try:
+            yield Path(folder)
+        finally:
+            _git("worktree", "remove", "--force", folder)
 
 
 def _identity(revision: str) -> str:

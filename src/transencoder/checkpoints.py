@@ -149,9 +149,9 @@ class KeepBest(TrainerCallback):
             self.model.load_state_dict(self._weights)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Request an evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
+        """Request checkpoints when they are due, and an evaluation at each epoch's end (paper, section 4) before that.
 
-        This is not in `on_epoch_end`, because a run that resumed from that checkpoint would skip the evaluation.
+        The latter is not in `on_epoch_end`, because a run that resumed from that checkpoint would skip the evaluation.
         """
         if args.save_strategy == SaveStrategy.NO:
             control.should_save = self._is_due(state.global_step)

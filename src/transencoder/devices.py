@@ -41,9 +41,8 @@ def has_bf16(device: torch.device | str) -> bool:
     device = torch.device(device)
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    flags = torch.backends.cpu.get_cpu_capability()
-    is_supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return device.type == "cpu" and flags.startswith("AVX512") and is_supported
+    is_wide = device.type == "cpu" and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return is_wide and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # missing without oneDNN, as on Macs
 
 
 def uses_bf16(device: torch.device | str, precision: Precision) -> bool:

@@ -52,7 +52,7 @@ class Agreement:
     n_pairs: int
     """Number of pairs of texts that both models scored."""
     longest: int
-    """Number of tokens of the longest input; the shortest has one token of text."""
+    """Number of random tokens in the longest text; the shortest has one."""
     max_difference: float
     """Largest difference of two scores: cosines of a bi-encoder, outputs of `predict` of a cross-encoder."""
 
@@ -61,7 +61,7 @@ class Agreement:
 def export_model(folder: str | Path, to: Target, output: str | Path) -> Agreement:
     """Export a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
 
-    The compared pairs are random words of the model's own vocabulary, from one token to its maximum length.
+    The compared pairs are random words of the model's own vocabulary, from one token to its maximum length or 512.
 
     Args:
         folder: Folder of the model, a bi-encoder or a cross-encoder with one output.

@@ -99,7 +99,12 @@ def ranking(metric: str, gold: ArrayLike, scores: ArrayLike, queries: Iterable[H
     numbers = numbered(queries)
     if not len(numbers):
         raise InputError("a ranking has no pairs; give at least one query with a positive and a negative candidate")
-    values = _query_values(metric, *checked(gold, scores), numbers)
+    checked_gold, checked_scores = checked(gold, scores)
+    if len(numbers) != len(checked_gold):
+        raise InputError(
+            f"a ranking has {len(checked_gold)} gold labels, but {len(numbers)} queries; give one for each"
+        )
+    values = _query_values(metric, checked_gold, checked_scores, numbers)
     n_queries = int(numbers.max()) + 1
     if len(values) < n_queries:
         logger.info(

@@ -298,8 +298,11 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
         value = None
     except ValueError as error:
         raise InputError(f"--set {name}: {error}. Correct the value.") from error
-    is_whole = isinstance(value, list) or (isinstance(value, str) and setting.kind is str and not setting.is_list)
-    store(place, setting.name, value if is_whole else value_from_text(setting, text, name))
+    if isinstance(value, str) and setting.kind is str:
+        value = [value] if setting.is_list else value
+    elif not isinstance(value, list):
+        value = value_from_text(setting, text, name)
+    store(place, setting.name, value)
 
 
 def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> Any:

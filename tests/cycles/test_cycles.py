@@ -136,10 +136,9 @@ def test_the_cross_encoder_may_be_tested_at_another_length(tiny_method, tmp_path
     assert np.ptp(cut) < 1e-6 < np.ptp(whole), "at 16 tokens the three pairs are the same"
 
 
-def test_each_loss_makes_other_models_and_keeps_the_stages_before_it(tiny_method, tmp_path):
+def test_each_loss_makes_other_models_and_keeps_the_stages_before_it(tiny_method):
     def keys(**changes):
-        stages = train(tiny_method(output=str(tmp_path / "run"), **changes)).result["stages"]
-        return {stage["name"]: stage["key"] for stage in stages}
+        return {name: stage.key for name, stage in plan(tiny_method(**changes)).stages.items()}
 
     usual = keys()
     for changes in ({"bi_loss": "log_cosh"}, {"bi_loss": "bce"}, {"bi_loss": "bce_clipped"}):

@@ -99,6 +99,7 @@ def settle(patch, world, folder):
     patch.setattr("transencoder.models._packaged_minilm", lambda: None)
     patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: world.models[hub_id])
     patch.setattr("transencoder.demo.read_questions", lambda: read_questions()[:60])
+    patch.setattr("transencoder.training.budget.Timing.compute", lambda *_: (0.001, 0.0))
     patch.setattr(training, "train", small(training.train))
 
 

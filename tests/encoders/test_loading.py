@@ -88,6 +88,7 @@ def test_a_hub_id_is_downloaded_with_its_options(bi_folder, monkeypatch):
     fetch("some/model")
     assert asked["revision"] is None
     assert not any("bin" in pattern or "pt" in pattern for pattern in asked["allow_patterns"]), "no pickles"
+    assert "README.md" in asked["allow_patterns"], "whose licence and language hold for what is trained from it"
 
 
 @pytest.mark.parametrize("error", [OSError("offline\nsecond line"), ValueError("bad id"), KeyError()])

@@ -25,9 +25,8 @@ trained = train(TransEncoder(pairs=pairs, dev=dev, tests=(dev,), members=members
     precision="fp32", device="cpu"))
 values = b"".join(tensor.numpy().tobytes() for model in (trained.bi_encoder, trained.cross_encoder)
     for tensor in model.state_dict().values())
-about = {"weights": hashlib.sha256(values).hexdigest(), "result": trained.result}
+about = {"bm25s": "bm25s" in sys.modules, "weights": hashlib.sha256(values).hexdigest(), "result": trained.result}
 Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps(about))
-dist.destroy_process_group()
 """
 
 # A whole fit, then one that every rank leaves in the second epoch, gone on with by the same processes.
@@ -71,7 +70,6 @@ except InterruptedError:
     pass
 distributed.barrier()
 Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps([whole, run("stopped")]))
-distributed.dist.destroy_process_group()
 """
 
 MINE = """
@@ -83,7 +81,6 @@ from transencoder.cli import main
 folder, *arguments = sys.argv[1:]
 code = main([*arguments, "--output", folder + "/two.tsv"])
 Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps(code))
-distributed.dist.destroy_process_group()
 """
 
 # A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts, and
@@ -120,45 +117,112 @@ values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.b
     student.bi_encoder, classes.bi_encoder) for tensor in model.state_dict().values())
 steps = [language.result["pretraining"]["steps"], spans.result["stages"][1]["name"]]
 Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps([hashlib.sha256(values).hexdigest(), steps]))
-dist.destroy_process_group()
 """
 
 
-@pytest.fixture
-def torchrun(tmp_path):
-    """Run a script in two processes; returns what each rank wrote."""
+# All of them by the same two processes, which take seconds to begin.
+ALL = """
+import json, runpy, sys
 
-    def run(script, *arguments):
-        path = tmp_path / "script.py"
-        path.write_text(script)
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [*command, "--", path, tmp_path, *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=150)
-        finally:
-            if process.poll() is None:  # it hangs: end the launcher and both ranks
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-        assert process.returncode == 0, output[-4000:]
-        return [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+for words in json.loads(sys.argv[1]):
+    sys.argv = words
+    runpy.run_path(words[0])
+"""
 
-    return run
+JOIN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from transencoder import distributed
+
+distributed.start()
+rank = distributed.rank()
+assert distributed.world_size() == 2
+assert distributed.broadcast({"from": rank}) == {"from": 0}
+distributed.barrier()
+joined = distributed.concatenate(np.arange(3 - rank, dtype=np.float32) + 10 * rank)
+assert joined.dtype == np.float32
+distributed.start()
+Path(sys.argv[1], f"rank-{rank}.json").write_text(json.dumps(joined.tolist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory, tiny_files, tiny_bi_encoder, tiny_plm, tiny_pairs, tiny_sentences):
+    """Run each script in two processes; returns its folder and what each rank wrote."""
+    parent = tmp_path_factory.mktemp("ranks")
+    folders = {name: parent / name for name in ("join", "train", "resume", "mine", "starts")}
+    for folder in folders.values():
+        folder.mkdir()
+    scripts = {
+        "join": (JOIN,),
+        "train": (TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm),
+        "resume": (RESUME, tiny_files / "dev.tsv", tiny_bi_encoder),
+        "mine": (MINE, *mining(folders["mine"], tiny_pairs, tiny_bi_encoder)),
+        "starts": (STARTS, *text_files(folders["starts"], tiny_sentences), tiny_plm),
+    }
+    calls = []
+    for name, (script, *arguments) in scripts.items():
+        (parent / f"{name}.py").write_text(script)
+        calls.append([str(word) for word in (parent / f"{name}.py", folders[name], *arguments)])
+    (parent / "all.py").write_text(ALL)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    process = subprocess.Popen(
+        [*command, "--", parent / "all.py", json.dumps(calls)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=300)
+    finally:
+        if process.poll() is None:  # it hangs: end the launcher and both ranks
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert process.returncode == 0, output[-4000:]
+    return {
+        name: (folder, [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)])
+        for name, folder in folders.items()
+    }
+
+
+def mining(folder, tiny_pairs, tiny_bi_encoder):
+    """The command that mines 3,000 sentences of random words, which it writes."""
+    words = [word for side in ("sentence1", "sentence2") for text in tiny_pairs[side] for word in text.split()]
+    drawn = random.Random(1)
+    sentences = (" ".join(drawn.choices(words, k=drawn.randint(3, 20))) for _ in range(3000))
+    (folder / "sentences.txt").write_text("\n".join(sentences) + "\n")
+    settings = ["--start", tiny_bi_encoder, "--n-pairs", "500", "--precision", "fp32"]
+    return ["mine", str(folder / "sentences.txt"), *settings]
+
+
+def text_files(folder, tiny_sentences):
+    """Write sentences, documents and labelled pairs; returns their paths."""
+    texts = tiny_sentences["text"][:]
+    documents = [" ".join((texts[i : i + 8] * 2)[: 8 + i % 5]) for i in range(0, 88, 2)]
+    rows = [f"{texts[row]}\t{texts[row + 1]}\t{row % 3}" for row in range(45)]
+    labelled = ["sentence1\tsentence2\tlabel", *rows]
+    paths = []
+    for name, lines in (("sentences.txt", texts), ("documents.txt", documents), ("labelled.tsv", labelled)):
+        paths.append(folder / name)
+        paths[-1].write_text("\n".join(lines) + "\n")
+    return paths
 
 
 @pytest.mark.slow
-def test_two_processes_train_two_members_in_one_run(torchrun, tiny_files, tiny_bi_encoder, tiny_plm, tmp_path):
-    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm)
+def test_two_processes_agree_on_values_and_join_their_parts_in_order(ranks):
+    assert ranks["join"][1] == [[0.0, 1.0, 2.0, 10.0, 11.0]] * 2
+
+
+@pytest.mark.slow
+def test_two_processes_train_two_members_in_one_run(ranks):
+    folder, (first, second) = ranks["train"]
     assert first["weights"] == second["weights"]
-    assert [path.relative_to(tmp_path) for path in tmp_path.rglob("result.json")] == [Path("run/result.json")]
-    on_disk = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert not first["bm25s"] and not second["bm25s"], "it starts JAX, and is loaded by none but who mines"
+    assert [path.relative_to(folder) for path in folder.rglob("result.json")] == [Path("run/result.json")]
+    on_disk = json.loads((folder / "run" / "result.json").read_text())
     for name in ("cycles", "best", "dev", "scores", "members", "ensemble"):
         assert first["result"][name] == second["result"][name] == on_disk[name], name
     stages = [stage["name"] for stage in on_disk["stages"]]
@@ -166,56 +230,36 @@ def test_two_processes_train_two_members_in_one_run(torchrun, tiny_files, tiny_b
     for number, member in enumerate(on_disk["members"], 1):
         assert member["cycles"][0]["bi"]["curve"][-1][0] == 6  # 96 pairs, 8 in each of two processes
         for form in ("bi", "cross"):
-            assert list((tmp_path / "run" / "members" / str(number) / f"{form}-encoder").glob("*.safetensors"))
-    pretrainings = list((tmp_path / "run" / "stages").glob("*cross-start-pretraining-*/stage.json"))
+            assert list((folder / "run" / "members" / str(number) / f"{form}-encoder").glob("*.safetensors"))
+    pretrainings = list((folder / "run" / "stages").glob("*cross-start-pretraining-*/stage.json"))
     assert pretrainings
     for stage in pretrainings:
         pretrained = json.loads(stage.read_text())["result"]
         assert pretrained["n_steps"] == 12  # in both orders
         assert 3 < pretrained["losses"][0][1] < 7  # of one process: a sum over both would be twice that
-    log = [json.loads(line)["event"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    log = [json.loads(line)["event"] for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
     assert log.count("run_opened") == log.count("run_finished") == 1
 
 
 @pytest.mark.slow
-def test_resumed_in_the_second_epoch_two_processes_end_with_the_same_bytes(torchrun, tiny_files, tiny_bi_encoder):
+def test_resumed_in_the_second_epoch_two_processes_end_with_the_same_bytes(ranks):
     """accelerate does not tell a batch sampler its epoch where it skips batches under several processes."""
-    for whole, resumed in torchrun(RESUME, tiny_files / "dev.tsv", tiny_bi_encoder):
+    for whole, resumed in ranks["resume"][1]:
         assert whole[1] == 15
         assert resumed[1] == 7
         assert whole[0] == resumed[0]
 
 
 @pytest.mark.slow
-def test_two_processes_mine_the_pairs_that_one_does(torchrun, tiny_pairs, tiny_bi_encoder, tmp_path):
-    words = [word for side in ("sentence1", "sentence2") for text in tiny_pairs[side] for word in text.split()]
-    drawn = random.Random(1)
-    sentences = (" ".join(drawn.choices(words, k=drawn.randint(3, 20))) for _ in range(3000))
-    (tmp_path / "sentences.txt").write_text("\n".join(sentences) + "\n")
-    command = [
-        "mine",
-        tmp_path / "sentences.txt",
-        "--start",
-        tiny_bi_encoder,
-        "--n-pairs",
-        "500",
-        "--precision",
-        "fp32",
-    ]
-    assert torchrun(MINE, *command) == [0, 0]
-    assert main([*map(str, command), "--output", str(tmp_path / "one.tsv")]) == 0
-    assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
+def test_two_processes_mine_the_pairs_that_one_does(ranks, tiny_pairs, tiny_bi_encoder, tmp_path):
+    folder, codes = ranks["mine"]
+    assert codes == [0, 0]
+    assert main([*mining(tmp_path, tiny_pairs, tiny_bi_encoder), "--output", str(tmp_path / "one.tsv")]) == 0
+    assert (folder / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
 
 
 @pytest.mark.slow
-def test_two_processes_train_a_language_model_and_a_start(torchrun, tiny_sentences, tiny_plm, tmp_path):
-    texts = tiny_sentences["text"][:]
-    documents = [" ".join((texts[i : i + 8] * 2)[: 8 + i % 5]) for i in range(0, 88, 2)]
-    for name, lines in (("sentences", texts), ("documents", documents)):
-        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
-    rows = [f"{texts[row]}\t{texts[row + 1]}\t{row % 3}" for row in range(45)]
-    (tmp_path / "labelled.tsv").write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]) + "\n")
-    files = [tmp_path / name for name in ("sentences.txt", "documents.txt", "labelled.tsv")]
-    first, second = torchrun(STARTS, *files, tiny_plm)
+def test_two_processes_train_a_language_model_and_a_start(ranks):
+    _, (first, second) = ranks["starts"]
     assert first == second
     assert first[1][1] == "bi-encoder"

@@ -41,7 +41,7 @@ def test_label_studios_annotations_are_averaged(value, tmp_path):
 
 def test_label_studios_short_form_has_a_row_for_each_annotation(tmp_path):
     rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in ("3", {"rating": 4})]
-    path = tmp_path / "min.json"
+    path = tmp_path / "min.JSON"
     path.write_text(json.dumps([*rows, {"sentence1": "c", "sentence2": "d"}]))
     assert grades_from(path, GRADED) == {("a", "b"): 3.5}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 
 from tests.losses.batches import embedded, read, tensors
 from transencoder import losses
@@ -186,6 +187,8 @@ def test_modules_are_the_equations_on_the_models_embeddings(bi):
     contrast, both_ways = InfoNCELoss(bi, temperature=0.1), NTXentLoss(bi, temperature=0.2)
     assert contrast(read(bi, TEXTS, OTHERS)).item() == pytest.approx(slow_info_nce(first, second, 0.1), rel=1e-4)
     assert contrast.get_config_dict() == {"temperature": 0.1, "projector": "Identity"}
+    normalised = SentenceTransformer(modules=[*bi, Normalize()], device="cpu")
+    assert InfoNCELoss(normalised, projector=tanh_projector(32)).get_config_dict()["projector"] == "Sequential"
     assert both_ways(read(bi, TEXTS, OTHERS)).item() == pytest.approx(slow_nt_xent(first, second, 0.2), rel=1e-4)
     assert both_ways.get_config_dict() == {"temperature": 0.2}
     tension = ContrastiveTensionLoss(bi)(read(bi, TEXTS, OTHERS), torch.tensor(SAME)).item()

@@ -1,8 +1,6 @@
 """What each source finds, against slow statements of the same; near duplicates; pairs drawn evenly over their scores."""
 
 import itertools
-import subprocess
-import sys
 
 import bm25s
 import numpy as np
@@ -219,11 +217,6 @@ def test_bm25_finds_what_bm25s_finds(corpus):
         assert len(others) == len(places) > 4
         atol = rounding(len(words[anchor]), scores)
         np.testing.assert_allclose(scores[others], expected[places], rtol=0, atol=atol)
-
-
-def test_bm25s_which_starts_jax_is_loaded_by_none_but_who_mines():
-    code = "import sys, transencoder.mining, transencoder.training; print('bm25s' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_bm25_leaves_frequent_words_out(make_corpus, monkeypatch):

@@ -183,6 +183,7 @@ def test_the_plan_has_the_steps_that_are_taken(trained, tiny_start, method):
     assert steps > 0 and planned.seconds > 0 and planned.disk_bytes > 0
     (stage,) = trained.folder.glob("stages/bi-encoder-*/stage.json")
     assert json.loads(stage.read_text())["result"]["n_steps"] == steps
+    assert planned.stages["bi-encoder"].key == trained.result["cycles"][0]["bi"]["stage"]
 
 
 def test_the_second_time_everything_is_reused(trained, weights):

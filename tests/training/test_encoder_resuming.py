@@ -9,11 +9,12 @@ import pytest
 
 from transencoder import context, train
 from transencoder.runs.files import read_checked_json, write_checked_json
+from transencoder.training import plan
 
 
 def test_interrupted_it_ends_with_the_same_bytes(tiny_start, method, interrupt, weights):
     """What the loss trains besides the encoder is part of it. Without dev: the best on it may be the checkpoint's."""
-    whole, config = train(tiny_start(method, dev=None)), tiny_start(method, dev=None)
+    whole, config = train(tiny_start(method, dev=None, tests=())), tiny_start(method, dev=None, tests=())
     interrupt(config, at=lambda folder, step: "teacher" not in str(folder))
     (checkpoint,) = Path(config.output).glob("stages/bi-encoder-*/checkpoints/checkpoint-3")
     assert (checkpoint / "loss.safetensors").exists() == (not method.startswith("mirror-bert"))
@@ -49,7 +50,7 @@ def test_with_dropout_too_both_copies_resume_to_the_same_bytes(
 def test_each_setting_makes_a_stage_of_its_own(tiny_start):
     config = tiny_start("simcse", dev=None, tests=())
     keys = [
-        train(replace(config, **change)).result["cycles"][0]["bi"]["stage"]
+        plan(replace(config, **change)).stages["bi-encoder"].key
         for change in ({}, {"temperature": 0.1}, {"projector": False}, {"pooling": "cls"}, {"seed": 1})
     ]
     assert len(set(keys)) == 5

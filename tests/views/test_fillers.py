@@ -3,6 +3,7 @@
 import pickle
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,16 @@ def test_words_behind_the_length_stay(folder):
     assert [old for old, _ in changed("balo bama dalo kama gelo", made)] == ["balo", "bama", "dalo"]
     (made,) = MaskedWords(folder=folder, share=1.0, max_length=999, device="cpu")(["balo " * 400], randoms(1))
     assert len(changed("balo " * 400, made)) == 126  # of the model's 128 positions
+
+
+def test_a_model_whose_tokenizer_names_no_limit_reads_as_far_as_its_positions(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "unlimited")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.model_max_length = 10**30
+    tokenizer.save_pretrained(tmp_path / "unlimited")
+    view = MaskedWords(folder=tmp_path / "unlimited", share=1.0, max_length=999, device="cpu")
+    (made,) = view(["balo " * 400], randoms(1))
+    assert len(changed("balo " * 400, made)) == 126
 
 
 def test_it_goes_to_another_process_without_its_model(view):

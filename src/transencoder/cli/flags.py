@@ -6,6 +6,7 @@ flags are listed among the others. `train` uses a method's config in the same wa
 """
 
 import argparse
+import copy
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, replace
 from functools import partial
@@ -199,8 +200,9 @@ class _HelpAll(argparse.Action):
     """Action that shows the help of all settings."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.print_help()
+        whole = copy.copy(parser)
+        whole.formatter_class = argparse.RawDescriptionHelpFormatter
+        whole.print_help()
         parser.exit()
 
 

@@ -48,9 +48,9 @@ class Config:
             InputError: A value is not allowed, or two contradict each other.
         """
         for each in fields(self):
-            value, is_allowed = _as_held(each, getattr(self, each.name)), each.metadata.get("is_allowed")
+            value = _as_held(each, getattr(self, each.name))
             object.__setattr__(self, each.name, value)  # frozen from here on
-            if is_allowed is not None and not _is_in_range(value, is_allowed):
+            if "is_allowed" in each.metadata and not _is_in_range(each, value):
                 raise InputError(f"{each.name} is {shorten(value)}; {each.metadata['otherwise']}")
         for message in self.contradictions():
             raise InputError(message)
@@ -167,9 +167,11 @@ def _as_held(declared: Field[Any], value: Any) -> Any:
     return value
 
 
-def _is_in_range(value: Any, is_allowed: Callable[[Any], bool]) -> bool:
+def _is_in_range(declared: Field[Any], value: Any) -> bool:
+    if value is None or (value == "auto" and "'auto'" in str(declared.type)):
+        return True
     try:
-        return value is None or value == "auto" or is_allowed(value)
+        return bool(declared.metadata["is_allowed"](value))
     except TypeError:  # a string instead of a number
         return False
 

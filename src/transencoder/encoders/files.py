@@ -197,9 +197,8 @@ def _download(name: str, hub_id: str, revision: str | None, token: str | None, c
         raise InputError(f"the model {name!r} is no local folder, and no hub id. {advice}")
     logger.info("%s is no local folder; %s is taken from the hub, or from the hub's cache", name, hub_id)
     try:
-        found = snapshot_download(
-            hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=[*_FILES, _SUMS]
-        )
+        wanted = [*_FILES, _SUMS, CARD_NAME]
+        found = snapshot_download(hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=wanted)
     except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
             f"the model {name!r} is no local folder, and the hub did not give {hub_id} ({reason_of(error)}). {advice}"

@@ -56,7 +56,7 @@ def choose(scored: ScoredPairs) -> list[Pair]:
     """Choose pairs that show the differences between a run's models and its base model.
 
     A pair's probability grows with the square of the distance between its rank by a trained model and its rank by the
-    base model. The direction does not count, so no model is favoured. With a hundred such pairs, two to three times as
+    base model. The direction does not count, so no model is favoured. With a hundred such pairs, about three times as
     many small differences are significant as with a hundred pairs drawn uniformly, and the differences appear larger
     (benchmarks/results/grades.md). Every prefix of the list is such a draw too, so a person may stop early.
 

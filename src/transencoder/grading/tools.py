@@ -141,7 +141,7 @@ def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
         InputError: The file cannot be read, has none of these formats, or has a grade outside the scale.
     """
     path = Path(path)
-    is_json = path.suffix == ".json"
+    is_json = path.suffix.lower() == ".json"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             text = file.read()
@@ -179,7 +179,7 @@ _Row = dict[str, Any]
 def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
     """Yield the number of each row's last line, and the row."""
     dialect: dict[str, Any] = {"delimiter": ";"} if ";" in text.partition("\n")[0] else {}
-    if path.suffix == ".tsv":
+    if path.suffix.lower() == ".tsv":
         dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.DictReader(io.StringIO(text, newline=""), **dialect)
@@ -189,7 +189,11 @@ def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
         score = (row["score"] or "").strip()
         if dialect.get("delimiter") == ";":  # such spreadsheets write 3,5 for 3.5
             score = score.replace(",", ".")
-        texts = row if path.suffix == ".tsv" else {name: from_spreadsheet_cell(value) for name, value in row.items()}
+        texts = (
+            row
+            if path.suffix.lower() == ".tsv"
+            else {name: from_spreadsheet_cell(value) for name, value in row.items()}
+        )
         yield reader.line_num, {**texts, "grades": [score] if score else []}
 
 

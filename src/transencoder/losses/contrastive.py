@@ -75,7 +75,8 @@ class InfoNCELoss(Loss):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        return {"temperature": self.temperature, "projector": type(self.projector).__name__}
+        projector = getattr(self.projector, "projector", self.projector)  # of one that scales what enters it
+        return {"temperature": self.temperature, "projector": type(projector).__name__}
 
 
 def tanh_projector(dimension: int) -> nn.Sequential:

@@ -114,22 +114,18 @@ class DeCLUTRLoss(Loss):
         n_documents = len(columns[0]["input_ids"])
         spans = embed(self.model, positives)
         means = spans.view(-1, self.n_positives, n_documents, spans.shape[1]).mean(1).flatten(0, 1)
-        if self.head is None:
-            return self._contrast(embed(self.model, anchors), means)
         embeddings, guess = self._guess(anchors)
-        return self._contrast(embeddings, means) + guess
+        return nt_xent(gathered(embeddings)[0], gathered(means)[0], self.temperature) + guess
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
         ratio = {} if self.head is None else {"mask_ratio": self.mask_ratio}
         return {"n_positives": self.n_positives, "temperature": self.temperature} | ratio
 
-    def _contrast(self, anchors: Tensor, means: Tensor) -> Tensor:
-        return nt_xent(gathered(anchors)[0], gathered(means)[0], self.temperature)
-
-    def _guess(self, anchors: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    def _guess(self, anchors: dict[str, Any]) -> tuple[Tensor, Tensor | float]:
         """Return the masked anchors' embeddings, and the mean cross-entropy of the masked tokens; 0 if none are."""
-        assert self.head is not None and self.mask_token_id is not None
+        if self.head is None or self.mask_token_id is None:
+            return embed(self.model, anchors), 0.0
         ids = anchors["input_ids"]
         masked, is_chosen, _ = mask_tokens(
             ids,

@@ -163,7 +163,7 @@ class ScoreLoss(Annealing):
         equation: The function of scores and targets to minimise.
         allow_outside: Whether to accept targets outside [0, 1] (the label policy `raw`), for which
             `soft_cross_entropy` has no lower bound.
-        soft_share: Weight of the teachers' losses, for labels with gold and teachers; None: annealing.
+        soft_share: Weight of the teachers' losses, for labels with gold for every pair; None: annealing.
     """
 
     shown = ("allow_outside", "soft_share")

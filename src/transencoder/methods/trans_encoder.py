@@ -377,8 +377,6 @@ class TransEncoder(configs.RunConfig):
     def _of_budget(self) -> configs.Contradictions:
         if self.budget is None:
             return
-        if self.budget == "auto":
-            yield "budget is 'auto'; give a time such as 90s, 20m or 1.5h"
         for name in ("documents", "extra_pairs"):
             if getattr(self, name) is not None:
                 yield f"budget does not count what {name} take; leave one of the two out"

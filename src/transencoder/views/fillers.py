@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from transencoder.devices import checked_device
 from transencoder.encoders import check_is_fast, load_masked
+from transencoder.encoders.loading import n_positions
 from transencoder.errors import InputError
 from transencoder.scripts import WORD
 
@@ -59,7 +60,7 @@ class Filler:
         self.model = nn.Module.to(model, self.device)
         self._places: tuple[Tensor, Tensor] | None = None
         model.base_model.register_forward_hook(self._at_places)
-        self.max_length = min(max_length, self.tokenizer.model_max_length)
+        self.max_length = int(min(max_length, self.tokenizer.model_max_length, n_positions(folder, str(folder))))
         self.words = self._words()
         numbers = {word: number for number, word in enumerate({word.lower(): None for word in self.words.values()})}
         if len(numbers) < 2:
