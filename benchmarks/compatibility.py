@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -300,8 +301,9 @@ def table(found: dict[str, dict[str, dict[str, str]]], card_rows: list[tuple[str
     lines = [
         "# Where saved models load",
         "",
-        f"Greatest difference from sentence-transformers {_here('sentence-transformers')} here, in fp32 on a CPU; at "
-        f"most {TOLERANCE:g} is the same. By `python benchmarks/compatibility.py`; torch {_here('torch')} everywhere.",
+        f"Greatest difference from sentence-transformers {version('sentence-transformers')} here, in fp32 on a CPU; at "
+        f"most {TOLERANCE:g} is the same. By `python benchmarks/compatibility.py`; "
+        f"torch {version('torch')} everywhere.",
         "",
         "| reader | version | " + " | ".join(f"{run}, {form}" for run, form in columns) + " |",
         "|---|---|" + "---|" * len(columns),
@@ -313,12 +315,6 @@ def table(found: dict[str, dict[str, dict[str, str]]], card_rows: list[tuple[str
     lines += ["| model | library, base model | `eval_results` |", "|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in card_rows]
     return "\n".join(lines) + "\n"
-
-
-def _here(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)
 
 
 if __name__ == "__main__":

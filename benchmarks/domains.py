@@ -48,7 +48,7 @@ from transencoder.devices import has_bf16
 from transencoder.encoders import weight_tokens
 from transencoder.metrics import METRICS, metric_draws, row_intervals
 from transencoder.models import MINILM, resolve_model
-from transencoder.recipes import find_recipe, load_recipe
+from transencoder.recipes import load_recipe
 from transencoder.runs.log import source_commit
 
 RESULTS = Path(__file__).parent / "results"
@@ -98,13 +98,13 @@ def distil(job: Job, *, mines: bool = False, weights: bool = False, warmed: bool
     if weights:
         models["half bi"] = halfway(job.start, str(job.folder / "bi-encoder"))
         weight_tokens(job.folder / "bi-encoder", text.texts, job.folder / "weighted")
-        models["weighted bi"] = _encoder(str(job.folder / "weighted"))
+        models["weighted bi"] = SentenceTransformer(str(job.folder / "weighted"))
     return models
 
 
 def halfway(start: str, trained: str) -> SentenceTransformer:
     """Return the bi-encoder with the mean weights of two of the same shape, as `--bi.trained-share 0.5` keeps it."""
-    model, before = _encoder(trained), _encoder(start).state_dict()
+    model, before = SentenceTransformer(trained), SentenceTransformer(start).state_dict()
     model.load_state_dict({name: torch.lerp(before[name], own, 0.5) for name, own in model.state_dict().items()})
     return model
 
@@ -145,7 +145,7 @@ def weight(job: Job) -> Models:
     """Return the base model untrained, with tokens weighted by their frequency in the domain's texts."""
     job.folder.mkdir(parents=True)
     weight_tokens(Path(job.start), job.text.texts, job.folder / "weighted")
-    return {"bi": _encoder(str(job.folder / "weighted"))}
+    return {"bi": SentenceTransformer(str(job.folder / "weighted"))}
 
 
 _SMALL: dict[str, Any] = {"batch_size": 64, "epochs": 3, "max_length": 64}
@@ -270,7 +270,7 @@ def scored(model: SentenceTransformer | CrossEncoder, pairs: Dataset) -> np.ndar
 @cache
 def base_scores(start: str, data: Path) -> dict[str, np.ndarray]:
     """Score every test with a base model."""
-    model = _encoder(start)
+    model = SentenceTransformer(start)
     return {name: scored(model, test) for name, test in tests(data).items()}
 
 
@@ -283,7 +283,7 @@ def general_cross(base: str, output: Path, data: Path) -> str:
     """
     folder = output / f"general-{base}"
     texts = [" ".join(text.split()) for text in general_text(40_000, data)["text"] if 8 < len(text) < 400]
-    recipe = load_recipe(find_recipe("trans-encoder/minilm-general"))
+    recipe = load_recipe("trans-encoder/minilm-general")
     assert isinstance(recipe, TransEncoder)
     config = replace(
         recipe,
@@ -318,10 +318,6 @@ def base_model(name: str, output: Path, data: Path) -> str:
 def _models(trained: Trained) -> Models:
     forms = trained.result["best"]
     return {form: getattr(trained, f"{form}_encoder") for form in ("bi", "cross") if form in forms}
-
-
-def _encoder(path: str) -> SentenceTransformer:
-    return SentenceTransformer(path)
 
 
 def read_lines(results: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from twins import Record, kept_with, table
 
@@ -33,7 +32,6 @@ def main() -> None:
 def plot(record: Record, path: Path) -> None:
     """Draw three panels: STS-B by number of labels, STS by the teacher's share, STS by step."""
     figure = Figure(figsize=(10, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
     few, shares, steps = figure.subplots(1, 3)
     for name, series in by_labels(record).items():
         _draw(few, name, series)

@@ -59,7 +59,7 @@ def measure(corpus: Dataset, queries: list[str], options: argparse.Namespace, fo
     build_index(corpus, embedder, folder / "index")
     build_seconds = time.perf_counter() - started
     index = open_index(folder / "index", device="cpu")
-    scorer = _scorer(options.model, folder)
+    scorer = CrossScorer(load_cross(fetch(options.model, form="bi"), device="cpu"), cache=TokenCache(folder / "tokens"))
     few = queries[: options.reranked_queries]
     record = {
         "build_seconds": build_seconds,
@@ -118,10 +118,6 @@ def _is_same_after_reload(
         return [*each.search(queries, TOP_K), *each.search(few, TOP_K, reranker=scorer)]
 
     return everything(index) == everything(again)
-
-
-def _scorer(model: str, folder: Path) -> CrossScorer:
-    return CrossScorer(load_cross(fetch(model, form="bi"), device="cpu"), cache=TokenCache(folder / "tokens"))
 
 
 def _median_ms(answer: Callable[[str], object], queries: Sequence[str]) -> float:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
@@ -180,7 +179,6 @@ def plot(choices: list[Choice], path: Path) -> None:
     """Plot dev against each criterion, both minus their means in the training, with a colour for each training."""
     names = list(dict.fromkeys(name for choice in choices for name in choice.criteria))
     figure = Figure(figsize=(3 * len(names), 6), layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(len(FORMS), len(names), squeeze=False)
     for axes, form in zip(grid, FORMS, strict=True):
         for ax, name in zip(axes, names, strict=True):

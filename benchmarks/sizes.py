@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sentence_transformers import SentenceTransformer
 
@@ -153,7 +152,6 @@ def table(record: dict[str, Any], about: dict[str, Any]) -> str:
 def plot(record: dict[str, Any], path: Path) -> None:
     """Plot the STS average against parameters and against speed in fp32."""
     figure = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     for ax, title in zip(
         figure.subplots(1, 2, sharey=True), ("million parameters", "sentences a second, fp32"), strict=True
     ):

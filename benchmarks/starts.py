@@ -64,7 +64,8 @@ def main() -> None:
             for method in options.methods:
                 config = configs(name, starts[name], text, options.output, seed)[method]
                 print(f"{name} {method} {seed}", file=sys.stderr)
-                train(replace(config, tests=() if options.no_tests else ("sts",), **_dev(config)))
+                dev = {} if isinstance(config, MLM) else {"dev": "stsb"}
+                train(replace(config, tests=() if options.no_tests else ("sts",), **dev))
     if not options.no_tests:
         options.results.mkdir(parents=True, exist_ok=True)
         record = summary(options.output, options.results / "starts.json")
@@ -155,10 +156,6 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
             fit=replace(DCLR.fit, **small | {"epochs": 1}),
         ),
     }
-
-
-def _dev(config: RunConfig) -> dict[str, Any]:
-    return {} if isinstance(config, MLM) else {"dev": "stsb"}
 
 
 def summary(folder: Path, earlier: Path) -> dict[str, Any]:

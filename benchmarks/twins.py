@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from transencoder.records import Result
@@ -150,7 +149,6 @@ def plot(record: Record, path: Path) -> None:
     panels = [(recipe, form) for recipe in sorted(record) for form in forms]
     n_rows = -(-len(panels) // 2)
     figure = Figure(figsize=(12, 2.4 * n_rows), layout="constrained")
-    FigureCanvasAgg(figure)
     for ax, (recipe, form) in zip(figure.subplots(n_rows, 2, squeeze=False).flat, panels, strict=False):
         kinds = _lines(record[recipe], form)
         for n_th, (kind, lines) in enumerate(kinds.items()):

@@ -20,7 +20,7 @@ class Usage:
     """
 
     def __init__(self) -> None:
-        self.import_seconds = _seconds_since_start()
+        self.import_seconds = time.time() - float(os.environ["BENCHMARK_STARTED"])  # set by the parent at the start
         self.stages: dict[str, float] = {}
         self._started = time.perf_counter()
 
@@ -52,8 +52,3 @@ def peak_rss_bytes() -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _seconds_since_start() -> float:
-    """Return the wall time since this process was started, from the time that the parent put into the environment."""
-    return time.time() - float(os.environ["BENCHMARK_STARTED"])

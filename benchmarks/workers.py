@@ -21,6 +21,8 @@ from pathlib import Path
 
 from starts import write_first_layers
 
+from transencoder.results import read_result
+
 MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 
 
@@ -43,7 +45,7 @@ def main() -> None:
         "sha256": found["in-turn"],
         "all_equal": bool(found["killed"]) and len({json.dumps(each) for each in found.values()}) == 1,
         "killed": killed,
-        "commit": _result(folder / "in-turn")["environment"]["commit"],
+        "commit": read_result(folder / "in-turn")["environment"]["commit"],
     }
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "workers.json").write_text(json.dumps(record, indent=2) + "\n")
@@ -93,10 +95,6 @@ def _killed(command: list[str], folder: Path) -> dict[str, object]:
 def _hashes(folder: Path) -> dict[str, str]:
     paths = sorted(folder.glob("members/*/*/model.safetensors"))
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def _result(folder: Path) -> dict[str, dict[str, object]]:
-    return json.loads((folder / "result.json").read_text())
 
 
 def _options() -> argparse.Namespace:

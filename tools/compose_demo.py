@@ -34,7 +34,7 @@ def compose_pairs(questions: list[Question], n_pairs: int = 1500, seed: int = 20
     pairs = [(one, other) for one, other in combinations(questions, 2)]
     by_intent = [pair for pair in pairs if _intents(pair) == 1]
     apart = [pair for pair in pairs if _intents(pair) > 1]
-    by_device = [pair for pair in apart if len({_device(question) for question in pair}) == 1]
+    by_device = [pair for pair in apart if len({intent.partition("-")[0] for intent, _ in pair}) == 1]
     by_words = [pair for pair in apart if _shared_words(pair) >= _MIN_SHARED_WORDS]
     chosen: dict[Pair, None] = {}
     sixth = n_pairs // 6
@@ -48,10 +48,6 @@ def compose_pairs(questions: list[Question], n_pairs: int = 1500, seed: int = 20
 
 def _intents(pair: Pair) -> int:
     return len({intent for intent, _ in pair})
-
-
-def _device(question: Question) -> str:
-    return question[0].split("-")[0]
 
 
 def _shared_words(pair: Pair) -> int:

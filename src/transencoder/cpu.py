@@ -6,7 +6,7 @@ slower, even without its 33 seconds of compilation. Inference is 1.3 times as fa
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -199,8 +199,7 @@ def _is_in_bf16() -> bool:
     return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
-@contextmanager
-def _cast_once(layers: Sequence[nn.Linear]) -> Iterator[None]:
+def _cast_once(layers: Sequence[nn.Linear]) -> AbstractContextManager[None]:
     """Compute linear layers with `_product` inside the block, and cast their weights to bf16 once, at first use."""
     cast: dict[nn.Linear, tuple[Tensor, Tensor]] = {}
 
@@ -211,8 +210,7 @@ def _cast_once(layers: Sequence[nn.Linear]) -> Iterator[None]:
             cast[layer] = layer.weight.detach().bfloat16(), layer.bias.detach().bfloat16()
         return _product(inputs.bfloat16(), *cast[layer])
 
-    with computed([each for each in layers if each.bias is not None], forward):
-        yield
+    return computed([each for each in layers if each.bias is not None], forward)
 
 
 def _linear(layer: nn.Linear, inputs: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 
 logger = logging.getLogger(__name__)
@@ -134,11 +134,9 @@ def shown() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def lines(description: str, total: int) -> Iterator[Advance]:
+def lines(description: str, total: int) -> AbstractContextManager[Advance]:
     """Log the progress and the time left every 30 seconds, for output that is kept in a file."""
-    with _told_lines(description, total, logger.info) as advance:
-        yield advance
+    return _told_lines(description, total, logger.info)
 
 
 @contextmanager
@@ -185,9 +183,8 @@ def _bar(description: str, total: int) -> Iterator[Advance]:
         yield advance
 
 
-@contextmanager
-def _silent(description: str, total: int) -> Iterator[Advance]:
-    yield lambda n_more: None
+def _silent(description: str, total: int) -> AbstractContextManager[Advance]:
+    return nullcontext(lambda n_more: None)
 
 
 _run: ContextVar[Run | None] = ContextVar("run", default=None)

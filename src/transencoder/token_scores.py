@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from jaxtyping import Float
+from torch.nn.functional import cosine_similarity
 
 from transencoder import distributed
 from transencoder.devices import give_back_freed_memory
@@ -75,7 +76,8 @@ class TokenScorer(BiScorer):
             for side in _SIDES
         )
         with torch.autocast(first.device.type, enabled=False):
-            cosines = [_cosines(one, other) for one, other in zip(embedded_1, embedded_2, strict=True)]
+            both = zip(embedded_1, embedded_2, strict=True)
+            cosines = [cosine_similarity(one, other, eps=1e-12) for one, other in both]
             late = late_interaction(first, second, *(features[side + _WEIGHTS] for side in _SIDES))
             return torch.stack([*cosines, late], dim=1)
 
@@ -186,7 +188,3 @@ def _standard(values: np.ndarray) -> np.ndarray:
     centred = values.astype(np.float64) - values.mean(dtype=np.float64)
     standard: np.ndarray = centred / (centred.std() or np.inf)
     return standard
-
-
-def _cosines(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cosine_similarity(first, second, dim=-1, eps=1e-12)

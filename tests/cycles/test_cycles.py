@@ -319,14 +319,6 @@ def test_sequential_needs_one_architecture(students, tiny_method, tiny_bi_encode
         train(tiny_method(members=(member,), initialisation="sequential"))
 
 
-def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
-    first, second = (
-        train(tiny_method(initialisation=each)).bi_encoder.state_dict() for each in ("sequential", "refreshing")
-    )
-    assert not same_encoder(first, second)
-    assert not same_encoder(second, of(tiny_bi_encoder))
-
-
 @pytest.fixture
 def scripted(monkeypatch):
     """A context whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""

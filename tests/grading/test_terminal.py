@@ -57,9 +57,11 @@ def typed(finished_run, tmp_path):
             asked = shown.count(b" left\x1b") + shown.count(b"is left. u")
             if keys and asked > n_asked:  # one key a question
                 n_asked = asked
-                for part in keys.pop(0).split("|"):
-                    os.write(ours, part.encode())
+                first, *more = keys.pop(0).split("|")
+                os.write(ours, first.encode())
+                for part in more:
                     time.sleep(0.2)
+                    os.write(ours, part.encode())
         os.close(ours)
         return process.wait(), shown.decode(), graded(output) if output.exists() else []
 

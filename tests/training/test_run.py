@@ -59,9 +59,12 @@ def reused(result):
     return {stage["name"]: stage["reused"] for stage in result["stages"]}
 
 
+TOKEN = "hf_TheSecretToken"
+
+
 @pytest.fixture(scope="module")
 def config(tiny_method, tiny_files):
-    return tiny_method(cycles=2, is_symmetric=True, tests=(str(tiny_files / "test.tsv"),))
+    return tiny_method(cycles=2, is_symmetric=True, tests=(str(tiny_files / "test.tsv"),), token=TOKEN)
 
 
 @pytest.fixture(scope="module")
@@ -220,25 +223,22 @@ def test_analysis_mode_records_test_curves_and_says_so(tiny_method, tiny_files, 
     assert "Test sets were scored during training" in (Path(config.output) / "report.md").read_text()
 
 
-def test_the_token_is_written_nowhere(tiny_method, tiny_files):
-    token = "hf_TheSecretToken"
-    trained = train(tiny_method(token=token, tests=(str(tiny_files / "test.tsv"),)))
+def test_the_token_is_written_nowhere(trained):
     files = [path for path in trained.folder.rglob("*") if path.is_file()]
     assert len(files) > 20
-    assert [path for path in files if token.encode() in path.read_bytes()] == []
-    assert token not in json.dumps(trained.result)
+    assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
+    assert TOKEN not in json.dumps(trained.result)
 
 
 def test_the_token_is_not_in_a_checkpoint_either(tiny_method, monkeypatch):
-    token = "hf_TheSecretToken"
-    config = tiny_method(token=token)
+    config = tiny_method(token=TOKEN)
     monkeypatch.setattr(SentenceTransformer, "save_pretrained", _stop)
     monkeypatch.setattr(CrossEncoder, "save_pretrained", _save_checkpoints_only)
     with pytest.raises(KeyboardInterrupt):
         train(config)
     files = [path for path in Path(config.output).rglob("*") if path.is_file()]
     assert any("checkpoint-" in str(path) for path in files)
-    assert [path for path in files if token.encode() in path.read_bytes()] == []
+    assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
 
 
 def test_the_command_line_is_the_api_and_another_seed_has_other_bytes(

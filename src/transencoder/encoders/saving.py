@@ -34,7 +34,6 @@ _TEXT_ENCODER = {
 """Settings of a transformer in version 6 that version 5 assumes."""
 _WEIGHTED_PATHS = {"WordWeights": "2_WordWeights", "Pooling": "1_Pooling"}
 _NO_LIMIT = 10**9
-_EMBEDDING = "sentence_embedding"
 
 
 def save(model: SentenceTransformer | CrossEncoder, folder: Path) -> None:
@@ -84,9 +83,9 @@ def _write_older_form(model: SentenceTransformer, folder: Path) -> None:
     for entry, module, own in zip(modules, model, settings, strict=True):
         entry["type"] = f"sentence_transformers.models.{type(module).__name__}"
         _write(folder / entry["path"] / ("config.json" if entry["path"] else _TRANSFORMER), own)
-    _write(folder / _MODULES, modules)
     if any(isinstance(module, WordWeights) for module in model):
         _move_pooling(modules, folder)
+    _write(folder / _MODULES, modules)
 
 
 def _move_pooling(modules: list[dict[str, Any]], folder: Path) -> None:
@@ -96,7 +95,6 @@ def _move_pooling(modules: list[dict[str, Any]], folder: Path) -> None:
         if kind in _WEIGHTED_PATHS:
             (folder / entry["path"]).rename(folder / _WEIGHTED_PATHS[kind])
             entry["path"] = _WEIGHTED_PATHS[kind]
-    _write(folder / _MODULES, modules)
 
 
 def _older_settings(module: nn.Module) -> dict[str, Any] | None:
@@ -117,7 +115,7 @@ def _older_settings(module: nn.Module) -> dict[str, Any] | None:
     if isinstance(module, Dense):
         found = dict(module.get_config_dict())  # type: ignore[no-untyped-call]
         places = {found.pop("module_input_name"), found.pop("module_output_name")}
-        return found if places == {_EMBEDDING} and "use_residual" not in found else None
+        return found if places == {"sentence_embedding"} and "use_residual" not in found else None
     return None
 
 

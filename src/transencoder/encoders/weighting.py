@@ -97,10 +97,8 @@ def weighted(model: SentenceTransformer, weights: WordWeights) -> Iterator[None]
 
 def _pooling_of(model: SentenceTransformer) -> int | None:
     """Return the position of the mean pooling among a model's modules; None: it has none."""
-    for position, module in enumerate(model):
-        if isinstance(module, Pooling) and module.pooling_mode == "mean":
-            return position
-    return None
+    means = (i for i, each in enumerate(model) if isinstance(each, Pooling) and each.pooling_mode == "mean")
+    return next(means, None)
 
 
 def _weights(model: SentenceTransformer, tokens: Tokens) -> WordWeights:
