@@ -58,13 +58,30 @@ def refusing_maker():
     raise InputError("there is no such model")
 
 
-def test_a_command_writes_what_one_process_writes(cluster, tiny_bi_encoder, tiny_files, tmp_path, monkeypatch):
+def broken_maker():
+    return os.kill(os.getpid(), 9)
+
+
+def test_endless_losses_end(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(on_ray, "_LOSSES", 0)
+    with pytest.raises(on_ray.RunError, match="Ray lost 1 actors"):
+        on_ray.make_all(parts_in(tmp_path / "parts", 1), broken_maker)
+
+
+def test_commands_write_what_one_process_writes(cluster, tiny_bi_encoder, tiny_files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("".join(f"text number {number}\n" for number in range(9)))
     pairs = ["--pairs", str(tiny_files / "test.tsv"), "--device", "cpu", "--precision", "fp32", "--quiet"]
     for engine in ("here", "ray"):
         command = ["score", tiny_bi_encoder, *pairs, "--output", f"{engine}.jsonl", "--engine", engine]
         assert cli.main(command) == 0
+        texts = ["search", "build", "texts.txt", "--model", tiny_bi_encoder, "--device", "cpu"]
+        assert cli.main([*texts, "--quiet", "--output", engine, "--engine", engine]) == 0
     assert Path("here.jsonl").read_bytes() == Path("ray.jsonl").read_bytes()
+    names = ("documents.arrow", "index.json", "vectors.faiss")
+    assert [(Path("here") / name).read_bytes() for name in names] == [
+        (Path("ray") / name).read_bytes() for name in names
+    ]
 
 
 def named(name, folder):

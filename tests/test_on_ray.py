@@ -2,19 +2,16 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from transencoder import on_ray
-from transencoder.cli import main
-from transencoder.errors import InputError, RunError
+from transencoder.errors import InputError
 from transencoder.shards import Parts, Shard
 
 ray = pytest.importorskip("ray")
-cloudpickle = pytest.importorskip("ray.cloudpickle")
 
 
 def parts_in(folder, n_rows=12):
@@ -27,7 +24,7 @@ def refusing_maker():
 
 @pytest.mark.slow
 def test_with_a_cluster(tmp_path):
-    """The driver lives in a process of its own."""
+    """The driver lives in a process of its own; where Ray ends it without a word, as it rarely does, it runs again."""
     file = Path(__file__).with_name("ray_cluster.py")
     command = [
         sys.executable,
@@ -40,8 +37,11 @@ def test_with_a_cluster(tmp_path):
         f"--basetemp={tmp_path / 'own'}",
         str(file),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert " 3 passed" in done.stdout, done.stdout + done.stderr
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        if " passed" in done.stdout or " failed" in done.stdout:
+            break
+    assert " 4 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("named", "address"), [({}, "local"), ({"RAY_ADDRESS": "host:6379"}, "host:6379")])
@@ -96,34 +96,3 @@ def test_the_shard_of_a_lost_actor_goes_to_an_idle_one(monkeypatch):
     actors.add()
     made = [actors.wait_for_one() for _ in range(4)]
     assert made == [None, None, None, Shard(1, 1)] and len(started) == 2
-
-
-def test_endless_losses_end(monkeypatch):
-    from ray.exceptions import RayActorError
-
-    def lose(_):
-        raise RayActorError
-
-    monkeypatch.setattr(ray, "wait", lambda busy, num_returns: (busy[:num_returns], []))
-    monkeypatch.setattr(ray, "get", lose)
-    actor = SimpleNamespace(load=SimpleNamespace(remote=object), make=None)
-    with pytest.raises(RunError, match="Ray lost 7 actors"):  # of two, each may be lost three times
-        on_ray._share_out([Shard(1, 2), Shard(2, 2)], lambda: actor, 2)
-
-
-def test_an_index_that_actors_build_is_that_of_one_process(monkeypatch, tmp_path, tiny_bi_encoder):
-    """Each actor is made of what comes through pickle."""
-
-    def make_all(parts, *maker_and_arguments):
-        maker, *arguments = cloudpickle.loads(cloudpickle.dumps(maker_and_arguments))
-        for shard in replace(parts, fewest=2).shards():
-            maker(*arguments)(shard)
-
-    monkeypatch.setattr(on_ray, "make_all", make_all)
-    monkeypatch.chdir(tmp_path)
-    Path("texts.txt").write_text("".join(f"text number {number}\n" for number in range(9)))
-    for engine in ("here", "ray"):
-        texts = ["search", "build", "texts.txt", "--model", tiny_bi_encoder, "--device", "cpu"]
-        assert main([*texts, "--quiet", "--output", engine, "--engine", engine]) == 0
-    for name in ("documents.arrow", "index.json", "vectors.faiss"):
-        assert (Path("here") / name).read_bytes() == (Path("ray") / name).read_bytes()
