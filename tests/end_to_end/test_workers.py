@@ -57,8 +57,10 @@ def one_thread():
     """Compute as the processes that are started do."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def finished(process):

@@ -179,7 +179,8 @@ _Row = dict[str, Any]
 def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
     """Yield the number of each row's last line, and the row."""
     dialect: dict[str, Any] = {"delimiter": ";"} if ";" in text.partition("\n")[0] else {}
-    if path.suffix.lower() == ".tsv":
+    is_tsv = path.suffix.lower() == ".tsv"
+    if is_tsv:
         dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.DictReader(io.StringIO(text, newline=""), **dialect)
@@ -189,11 +190,7 @@ def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
         score = (row["score"] or "").strip()
         if dialect.get("delimiter") == ";":  # such spreadsheets write 3,5 for 3.5
             score = score.replace(",", ".")
-        texts = (
-            row
-            if path.suffix.lower() == ".tsv"
-            else {name: from_spreadsheet_cell(value) for name, value in row.items()}
-        )
+        texts = row if is_tsv else {name: from_spreadsheet_cell(value) for name, value in row.items()}
         yield reader.line_num, {**texts, "grades": [score] if score else []}
 
 
