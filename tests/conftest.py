@@ -1,7 +1,9 @@
 """Tiny random models made here, pairs with a planted similarity, and the real data and model where at hand."""
 
+import functools
 import gc
 import gzip
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -19,6 +21,9 @@ os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
 
 import pytest
 from jaxtyping import install_import_hook
+
+# sentence-transformers asks what is installed whenever a model is loaded.
+importlib.metadata.metadata = functools.cache(importlib.metadata.metadata)
 
 if importlib.util.find_spec("transencoder.losses") is not None:
     # Shapes are checked in tests only, where the signatures carry them.
@@ -53,6 +58,27 @@ def _disk_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         """Flush nothing."""
 
     monkeypatch.setattr(os, "fsync", fsync)
+
+
+_WHOLE: dict[Path, dict[Path, tuple[int, int]]] = {}
+"""Folder of a model that was found whole -> size in bytes and time in ns of each of its files then."""
+
+
+@pytest.fixture(autouse=True)
+def _models_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run looks whether its models' files are whole, 50 ms each; most runs begin with the same few."""
+    from transencoder.encoders import files
+
+    check = files._check_whole
+
+    def check_once(name: str, folder: Path) -> None:
+        """Check a model, unless that was done and its files are the same."""
+        found = {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
+        if _WHOLE.get(folder) != found:
+            check(name, folder)
+            _WHOLE[folder] = found
+
+    monkeypatch.setattr(files, "_check_whole", check_once)
 
 
 @pytest.fixture(scope="session")

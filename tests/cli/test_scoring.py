@@ -6,21 +6,28 @@ import io
 import json
 import os
 import socket
-import subprocess
 import sys
+import time
+import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from torch import multiprocessing
 
-from transencoder import BiScorer, CrossScorer, read_pairs
+from transencoder import BiScorer, CrossScorer, read_pairs, scorers, sharded, tokens
+from transencoder.cli import main
 from transencoder.cli.files import PairRows, write_pairs, write_table
 from transencoder.cli.scoring import Models, Score, Sharding, _part_maker
 from transencoder.errors import InputError
+from transencoder.mining import candidates
 from transencoder.runs.folder import release_lock, take_lock
+from transencoder.search import build, duplicates, vectors
 from transencoder.shards import Parts, Shard
 
 PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
@@ -310,39 +317,46 @@ def test_what_another_process_loads_stays_loaded(long_file, tmp_path, tiny_bi_en
     assert len(list((tmp_path / "out.tsv.parts").iterdir())) == 2
 
 
-TWO_RANKS = """
-import json, os, sys, time
-from transencoder import cli, scorers, sharded, shards, tokens
-from transencoder.mining import candidates
-from transencoder.search import build, duplicates, embedder, vectors
-sharded._SENTENCES_A_SHARD = candidates._SHARD_ROWS = 3
-shards.Parts.__init__.__kwdefaults__["shard_rows"] = build._SHARD_ROWS = duplicates._SHARD_ROWS = 3
-load = shards.np.load
-def slow_load(*given, **options):
-    if os.environ["RANK"] == "1" and ".building" in str(given[0]):
-        time.sleep(1)  # was: the first had then removed it
-    return load(*given, **options)
-shards.np.load = slow_load
-seen = {}
-def counted(owner, name, place):
-    own = getattr(owner, name)
-    def count(*given):
-        seen[now] = seen.get(now, 0) + len(given[place])
-        return own(*given)
-    setattr(owner, name, count)
-counted(scorers._Computed, "compute", 2)
-counted(vectors.Vectors, "search", 1)
-counted(candidates, "_index", 0)
-write = tokens._write_tokens
-def write_tokens(model, texts, total, *given):
-    tokenised[now] = tokenised.get(now, 0) + total
-    write(model, texts, total, *given)
-tokens._write_tokens, tokenised = write_tokens, {}
-for command in json.loads(sys.argv[1]):
-    now = command[0]
-    assert cli.main(command) == 0
-print(json.dumps([seen, tokenised]), file=sys.stderr)
-"""
+def one_of_two_ranks(rank, commands, port):
+    """Run the commands in a fork; what it counts of each goes to a file, as does what it prints."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "RANK": str(rank)}
+    torch.set_num_threads(1)  # a fork has no others
+    sys.stdout, sys.stderr = open(f"{rank}.out", "w"), open(f"{rank}.err", "w")
+    sharded._SENTENCES_A_SHARD = candidates._SHARD_ROWS = 3
+    Parts.__init__.__kwdefaults__["shard_rows"] = build._SHARD_ROWS = duplicates._SHARD_ROWS = 3
+    load, write = np.load, tokens._write_tokens
+
+    def slow_load(*given, **options):
+        if rank == 1 and ".building" in str(given[0]):
+            time.sleep(1)  # was: the first had then removed it
+        return load(*given, **options)
+
+    np.load = slow_load
+    seen, tokenised = {}, {}
+
+    def counted(owner, name, place):
+        own = getattr(owner, name)
+
+        def count(*given):
+            seen[now] = seen.get(now, 0) + len(given[place])
+            return own(*given)
+
+        setattr(owner, name, count)
+
+    def write_tokens(model, texts, total, *given):
+        tokenised[now] = tokenised.get(now, 0) + total
+        write(model, texts, total, *given)
+
+    counted(scorers._Computed, "compute", 2)
+    counted(vectors.Vectors, "search", 1)
+    counted(candidates, "_index", 0)
+    tokens._write_tokens = write_tokens
+    for command in commands:
+        now = command[0]
+        assert main(command) == 0
+    with open(f"{rank}.json", "w") as file:
+        json.dump([seen, tokenised], file)
+    sys.stdout.flush()
 
 
 def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
@@ -365,20 +379,18 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
         yield ["mine", "texts.txt", "--start", tiny_bi_encoder, *mined]
         yield ["search", "build", "texts.txt", *of_texts, "--output", f"{name}-index"]
 
-    command = [sys.executable, "-c", TWO_RANKS, json.dumps(list(commands("two")))]
-    group = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [subprocess.Popen(command, env=group | {"RANK": str(rank)}, **pipes) for rank in range(2)]
-    said = [process.communicate(timeout=120) for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], "\n".join(err[-3000:] for _, err in said)
-    (first, texts), (second, others) = (json.loads(err.splitlines()[-1]) for _, err in said)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
+        arguments = (list(commands("two")), str(port))
+        multiprocessing.start_processes(one_of_two_ranks, arguments, nprocs=2, start_method="fork")
+    (first, texts), (second, others) = (json.loads(Path(f"{rank}.json").read_text()) for rank in (0, 1))
     assert [*first] == ["score", "label", "evaluate", "duplicates", "mine", "search"] == [*second]
     assert all(abs(first[name] - second[name]) <= 4 for name in first), (first, second)
     assert first["search"] + second["search"] == 10 and first["duplicates"] + second["duplicates"] == 20
     assert all(10 <= each[name] < 15 for each in (texts, others) for name in ("score", "label")), "of 20"
-    assert said[1][0] == ""
+    assert Path("1.out").read_text() == ""
     alone = [done(*typed) for typed in commands("one")]
-    assert alone[2] in said[0][0]
+    assert alone[2] in Path("0.out").read_text()
     np.testing.assert_allclose(jsonl_scores(tmp_path / "two.jsonl"), jsonl_scores(tmp_path / "one.jsonl"), atol=1e-6)
     labels = (pq.read_table(tmp_path / f"{name}.parquet")["label"] for name in ("one", "two"))
     np.testing.assert_allclose(*labels, atol=1e-6)

@@ -1,18 +1,19 @@
 """`grade` in a terminal: keys, undo, stop, go on; and through a file."""
 
 import csv
-import fcntl
 import json
 import os
 import pty
 import shlex
 import shutil
-import subprocess
+import signal
 import sys
-import termios
 import time
+import traceback
+import warnings
 
 import pytest
+import torch
 
 from transencoder import train
 from transencoder.cli import main
@@ -27,24 +28,34 @@ def graded(path):
         return [(row["sentence1"], row["sentence2"], row["score"]) for row in csv.DictReader(file, delimiter="\t")]
 
 
+def _leave_with(command):
+    """Run a command in a fork, which finds all that it imports, with the terminal that it was given; does not return."""
+    code = 70
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        torch.set_num_threads(1)  # a fork has no others
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+        code = main(command)
+        sys.stdout.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 @pytest.fixture
 def typed(finished_run, tmp_path):
     """Run `grade` in a pseudo-terminal with keys; returns (exit code, what it showed, what it wrote)."""
 
     def run(*keys):
         keys = list(keys)
-        ours, theirs = pty.openpty()
         output = tmp_path / "dev.tsv"
-        command = [sys.executable, "-m", "transencoder", "grade", str(finished_run), "--n-pairs", "12"]
-        process = subprocess.Popen(
-            [*command, "--output", str(output)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # whose Ctrl-C is a signal then
-        )
-        os.close(theirs)
+        command = ["grade", str(finished_run), "--n-pairs", "12", "--output", str(output)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
+            process, ours = pty.fork()
+        if process == 0:
+            _leave_with(command)
         shown, n_asked = b"", 0
         while True:
             try:
@@ -63,7 +74,8 @@ def typed(finished_run, tmp_path):
                     time.sleep(0.2)
                     os.write(ours, part.encode())
         os.close(ours)
-        return process.wait(), shown.decode(), graded(output) if output.exists() else []
+        _, status = os.waitpid(process, 0)
+        return os.waitstatus_to_exitcode(status), shown.decode(), graded(output) if output.exists() else []
 
     return run
 

@@ -1,5 +1,7 @@
 """Two gloo processes with half a batch each train what one process with the whole batch trains."""
 
+import warnings
+
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -45,6 +47,8 @@ def gradients(loss: torch.nn.Module, rows: slice) -> dict[str, torch.Tensor]:
 
 
 def work(rank: int, folder: str, meeting: str, output: str) -> None:
+    torch.set_num_threads(1)  # a fork has no others
+    warnings.simplefilter("ignore", FutureWarning)  # of torch, at what sentence-transformers gathers with
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     found = {}
     for name in ALL:
@@ -66,9 +70,12 @@ ALL += ["distribution", "contrastive", "congen", "ckd"]
 
 @pytest.fixture(scope="module")
 def of_two(tiny_bi_encoder, tmp_path_factory):
-    """The gradients of each loss, of two processes: all of them at once, since these take seconds to begin."""
+    """The gradients of each loss, of two processes that are forks of this one: new ones would import all again."""
     folder = tmp_path_factory.mktemp("two")
-    multiprocessing.spawn(work, args=(tiny_bi_encoder, str(folder / "meeting"), str(folder / "found.pt")), nprocs=2)
+    arguments = (tiny_bi_encoder, str(folder / "meeting"), str(folder / "found.pt"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
+        multiprocessing.start_processes(work, arguments, nprocs=2, start_method="fork")
     return torch.load(folder / "found.pt", weights_only=True)
 
 
