@@ -95,8 +95,11 @@ def test_calls_start_when_they_may_and_their_results_are_in_order(cluster, tmp_p
     awaited = {0: [], 1: ["c"], 2: ["a"]}
     found = on_ray.call_all(named, calls, lambda number: all(Path(each).exists() for each in awaited[number]))
     assert found == [(name, str(tmp_path)) for name in "abc"]
+    cancelled = []
+    monkeypatch.setattr(ray, "cancel", cancelled.append)
     with pytest.raises(InputError, match="^there is no such model$"):
         on_ray.call_all(refusing_maker, [()], lambda number: False)  # it starts: nothing else is to be waited for
+    assert not cancelled, "was: the failed task, and Ray ended this process"
 
 
 def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):

@@ -114,10 +114,10 @@ def test_a_model_without_a_transformer_is_whole_and_no_start(tiny_method, tiny_p
         plan(tiny_method(members=(Member(start=str(tmp_path)),)))
 
 
-def test_a_missing_package_is_named(tiny_plm, monkeypatch):
+def test_a_missing_package_is_named(tiny_plm, tmp_path, monkeypatch):
     def need_sentencepiece(*_, **__):
         raise ImportError("\nThis tokenizer requires the SentencePiece library. Check out its site.")
 
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", need_sentencepiece)
     with pytest.raises(InputError, match=r"requires the SentencePiece library.*\. Install what it needs$"):
-        fetch(tiny_plm)
+        fetch(shutil.copytree(tiny_plm, tmp_path / "new"))

@@ -75,7 +75,8 @@ def call_all(
                         running[task.remote(os.getcwd(), call, waiting.pop(number))] = number
                     done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
                     for each in done:
-                        results[running.pop(each)] = _got(each)
+                        number = running.pop(each)  # first: to cancel a task that has just failed crashes Ray 2.60
+                        results[number] = _got(each)
                         advance(1)
         finally:
             for each in running:
