@@ -342,6 +342,12 @@ TABLE_17 = {
 
 
 BERT_ADAM = {"fit.optimizer": "bert_adam", "fit.adam_epsilon": "1e-06"}
+DCLR_VALUES = {
+    (False, False): (0.9, 1.0),
+    (True, False): (0.85, 2.5),
+    (False, True): (0.9, 3.0),
+}
+"""(Of RoBERTa, large) -> threshold and noise ratio of the released code."""
 RANDOM_BATCHES = {"fit.bucket_batches": "1"}
 POOLED = {"complement_pooling": "pooler", "on_pooler": "true", "loss_form": "elementwise"}
 OWN_ROWS = [
@@ -370,8 +376,9 @@ def test_rows_of_other_papers_have_what_their_released_codes_have(name):
         size = "large" if "roberta-large" in row else "base"
         assert f"{'roberta' if 'roberta' in row else 'bert'}-{size}" in config.complement, "base for BERT-large too"
         assert config.projector == ("large" not in row)
+        assert (config.threshold, config.noise_ratio) == DCLR_VALUES["roberta" in row, "large" in row]
     elif method == "ckd":
-        assert config.fit.patience_epochs == 3
+        assert (config.fit.patience_epochs, config.fit.max_length, config.test_length) == (3, 64, None)
         pooled = {"teacher_pooling": "pooler"} | ({} if "after-sct" in row else {"pooling": "pooler"})
         assert parity == pooled | {"fit.optimizer": "adamw_hf"} | RANDOM_BATCHES
     elif method == "congen" or "two-step" in row:

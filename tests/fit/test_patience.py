@@ -33,6 +33,11 @@ def test_it_goes_on_while_there_is_hope(values, patience, fit_tiny):
     assert fit_tiny("bi", dev=scripted(values), patience_epochs=patience)[1].n_steps == 12
 
 
+def test_the_best_of_all_evaluations_counts_not_of_those_at_the_ends_of_epochs(fit_tiny):
+    """The released codes of SCT, ConGen and CKD would go on: the ends of epochs have 5, 6 and 7."""
+    assert fit_tiny("bi", dev=scripted([9, 5, 1, 6, 1, 7]), patience_epochs=1)[1].n_steps == 8
+
+
 def test_without_evaluations_it_goes_on(fit_tiny):
     assert fit_tiny("bi", patience_epochs=1)[1].n_steps == 12
 
