@@ -30,27 +30,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BiScorer": "scorers",
-    "CrossScorer": "scorers",
-    "FitConfig": "configs",
-    "InputError": "errors",
-    "MeanScorer": "scorers",
-    "Member": "configs",
-    "OtherTeacher": "configs",
-    "Mined": "mining",
-    "Plan": "training",
-    "PretrainingConfig": "configs",
-    "RunError": "errors",
-    "Trained": "training",
-    "TransencoderError": "errors",
-    "evaluate": "inference",
-    "load_scorer": "inference",
-    "mine": "mining",
-    "plan": "training",
-    "read_pairs": "pairs",
-    "read_sentences": "pairs",
-    "score": "inference",
-    "train": "training",
+    name: home
+    for home, names in {
+        "configs": ("FitConfig", "Member", "OtherTeacher", "PretrainingConfig"),
+        "errors": ("InputError", "RunError", "TransencoderError"),
+        "inference": ("evaluate", "load_scorer", "score"),
+        "mining": ("Mined", "mine"),
+        "pairs": ("read_pairs", "read_sentences"),
+        "scorers": ("BiScorer", "CrossScorer", "MeanScorer"),
+        "training": ("Plan", "Trained", "plan", "train"),
+    }.items()
+    for name in names
 }
 """Module of each public name; all other names are in `methods`."""
 

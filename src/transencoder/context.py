@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -31,7 +31,6 @@ from transencoder.pairs import fingerprint
 from transencoder.records import DataRecord, RunData
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, setting, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
-from transencoder.token_scores import TokenScorer
 from transencoder.tokens import Encoder, TokenCache
 
 ConfigT = TypeVar("ConfigT")
@@ -189,19 +188,15 @@ def base_model(
 
 def trained_model(record: StageRecord, base: Model, *, cycle: int = 1) -> Model:
     """Return the model that a stage trained from a base model."""
-    return Model(
-        base.form,
-        record.folder / "model",
-        record.key,
-        record.name,
-        cycle,
-        record.result,
-        prompts=base.prompts,
-        member=base.member,
+    return replace(
+        base,
+        folder=record.folder / "model",
+        key=record.key,
+        name=record.name,
+        cycle=cycle,
+        fitted=record.result,
         seconds=record.seconds,
-        n_parameters=base.n_parameters,
-        max_length=base.max_length,
-        card=base.card,
+        pooling=None,  # it is saved with the model
     )
 
 
@@ -231,14 +226,6 @@ class Work:
         """Load a model, and return its scorer with the prompts that the run uses for it."""
         loaded = self.load(model, max_length)
         return self.scorer(loaded, precision, prompts=model.prompts, both_orders=both_orders)
-
-    def token_scorer_of(self, model: Model, max_length: int | None, precision: Precision) -> TokenScorer:
-        """Load a bi-encoder, and return its token scorer with the prompts that the run uses for it."""
-        loaded, prompts = self.load(model, max_length), model.prompts
-        assert isinstance(loaded, SentenceTransformer), "only bi-encoders are read so"
-        return TokenScorer(
-            loaded, precision=precision, cache=self.cache, prompt=prompts.query, document_prompt=prompts.document
-        )
 
     def scorer(
         self, model: Encoder, precision: Precision, *, prompts: Prompts = OWN_PROMPTS, both_orders: bool = False

@@ -4,7 +4,7 @@ import ctypes
 import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -50,7 +50,7 @@ def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
     return precision == "bf16" or (precision == "auto" and has_bf16(device))
 
 
-def computed_in(device: torch.device, precision: Precision) -> str:
+def computed_in(device: torch.device | str, precision: Precision) -> Literal["bf16", "fp32"]:
     """Return the number format that `precision` means on this device, `bf16` or `fp32`."""
     return "bf16" if uses_bf16(device, precision) else "fp32"
 

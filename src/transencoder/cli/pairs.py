@@ -15,7 +15,7 @@ from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, ch
 from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
-from transencoder.configs.ranges import Config, Contradictions
+from transencoder.configs.ranges import Config, Contradictions, at_least
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
 
@@ -82,9 +82,9 @@ class Mine(Config):
     """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
     start: str = option(metavar="MODEL")
     """the bi-encoder to train from: folder, hub id, or minilm"""
-    n_pairs: int | None = None
+    n_pairs: int | None = at_least(1, None)
     """number of pairs (default: 5 for each sentence up to 10,000, or 2 for each up to 50,000 if that is more)"""
-    max_pairs_per_sentence: int = 20
+    max_pairs_per_sentence: int = at_least(1, 20)
     """maximum number of pairs that a sentence may be in"""
     documents: str | None = option(None, metavar="FILE")
     """file of documents, read as SENTENCES is: pair each sentence, as a query, with documents"""
@@ -118,7 +118,6 @@ class Mine(Config):
         from transencoder.report.words import mining_text
 
         distributed.start()
-        mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
         rows, column = self.rows, self.document_column
         encoders.fetch(self.start, form="bi", revision=self.starting.revision, **rows.hub)  # before long texts are read
         mined = mining.mine(

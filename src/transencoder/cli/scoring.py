@@ -201,7 +201,10 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
 
             on_ray.make_all(work.parts, _part_maker, options)
         if merge or is_on_ray or distributed.from_first(work.goes_by_rows):
-            scores = work.score_by_rows(compute=bool(models))
+            parts = work.parts
+            if models:
+                parts.make_all(work.score_rows)
+            scores = parts.join()[_SCORES]
         else:
             scores = work.score()
         distributed.barrier()
@@ -287,13 +290,6 @@ class _Work:
         """Score a slice of the pairs."""
         some = self.pairs.select(range(rows.start, rows.stop))
         return {_SCORES: np.stack([model.score(some) for model in self.models], axis=1)}
-
-    def score_by_rows(self, *, compute: bool) -> np.ndarray:
-        """Return all scores, float32 (n, models), from parts of rows; compute missing parts or raise an error."""
-        parts = self.parts
-        if compute:
-            parts.make_all(self.score_rows)
-        return parts.join()[_SCORES]
 
     def score(self) -> np.ndarray:
         """Return all scores, float32 (n, models), model by model."""

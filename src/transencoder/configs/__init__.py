@@ -37,10 +37,10 @@ from transencoder.configs.ranges import filled as filled
 from transencoder.configs.ranges import finite_from_zero as finite_from_zero
 from transencoder.configs.ranges import listed as listed
 from transencoder.configs.ranges import nearest as nearest
-from transencoder.configs.ranges import rising_pair as rising_pair
+from transencoder.configs.ranges import score_range as score_range
 from transencoder.configs.ranges import seconds_of as seconds_of
 from transencoder.configs.ranges import share as share
-from transencoder.configs.ranges import share_above_zero as share_above_zero
+from transencoder.configs.ranges import share_of_tokens as share_of_tokens
 from transencoder.configs.ranges import source as source
 from transencoder.configs.ranges import time_span as time_span
 from transencoder.configs.run import EmbeddingTeacher as EmbeddingTeacher
@@ -49,7 +49,6 @@ from transencoder.configs.run import Helper as Helper
 from transencoder.configs.run import LabelledRows as LabelledRows
 from transencoder.configs.run import MethodCost as MethodCost
 from transencoder.configs.run import RandomNegatives as RandomNegatives
-from transencoder.configs.run import Relation as Relation
 from transencoder.configs.run import RunConfig as RunConfig
 from transencoder.configs.run import SecondView as SecondView
 from transencoder.configs.run import SpanFields as SpanFields

@@ -210,7 +210,7 @@ class PretrainingConfig(Config):
     """Number of pairs per step and device; in a symmetric task each pair is used in both orders."""
     warmup_ratio: float = ranges.share(0.1, " of the steps")
     """Share of the steps in which the learning rate rises."""
-    mask_ratio: float = ranges.share_above_zero(0.15, " of the tokens")
+    mask_ratio: float = ranges.share_of_tokens(0.15)
     """Share of a pair's tokens to predict, above 0 and below 1. BERT: 0.15."""
 
     def as_fit(self, cross: FitConfig) -> FitConfig:

@@ -85,9 +85,9 @@ def share(default: Any, of: str = "") -> Any:
     return _checked(default, lambda value: 0 <= value < 1, f"it is a share{of}, 0 to below 1")
 
 
-def share_above_zero(default: Any, of: str) -> Any:
-    """Declare a field of shares above 0 and below 1; `of` is as in `share`."""
-    return _checked(default, lambda value: 0 < value < 1, f"it is a share{of}, above 0 and below 1")
+def share_of_tokens(default: Any) -> Any:
+    """Declare a field of shares of the tokens, above 0 and below 1."""
+    return _checked(default, lambda value: 0 < value < 1, "it is a share of the tokens, above 0 and below 1")
 
 
 def between(low: float, high: float, default: Any, words: str) -> Any:
@@ -95,10 +95,10 @@ def between(low: float, high: float, default: Any, words: str) -> Any:
     return _checked(default, lambda value: low <= value <= high, words)
 
 
-def rising_pair(low: float, high: float) -> Any:
-    """Declare a field of two rising numbers, the lowest and the highest score of a file."""
+def score_range() -> Any:
+    """Declare a field of the lowest and the highest score of a file, by default 0 and 1."""
     return _checked(
-        (low, high),
+        (0.0, 1.0),
         lambda value: len(value) == 2 and -math.inf < value[0] < value[1] < math.inf,
         "give the lowest and the highest score, such as 0 5",
     )

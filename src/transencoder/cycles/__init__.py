@@ -1,21 +1,9 @@
 """Trans-Encoder's cycles: bi -> cross -> bi, each student a stage of the run."""
 
-from transencoder.cycles.distillation import distil
-from transencoder.cycles.members import (
-    ContextMember,
-    ContextTeacher,
-    CycleContext,
-    base_criteria,
-    warn_of_weak_bases,
-    with_pretraining,
-)
-
-__all__ = [
-    "ContextMember",
-    "ContextTeacher",
-    "CycleContext",
-    "base_criteria",
-    "distil",
-    "warn_of_weak_bases",
-    "with_pretraining",
-]
+from transencoder.cycles.distillation import distil as distil
+from transencoder.cycles.members import ContextMember as ContextMember
+from transencoder.cycles.members import ContextTeacher as ContextTeacher
+from transencoder.cycles.members import CycleContext as CycleContext
+from transencoder.cycles.members import base_criteria as base_criteria
+from transencoder.cycles.members import warn_of_weak_bases as warn_of_weak_bases
+from transencoder.cycles.members import with_pretraining as with_pretraining

@@ -40,6 +40,7 @@ from transencoder.metrics import defined
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.selection import HeldOut
 from transencoder.sharded import score_sharded
+from transencoder.token_scores import TokenScorer
 from transencoder.tokens import Encoder
 
 _CROSS_EQUATIONS: dict[CrossLoss, losses.Equation] = {
@@ -134,7 +135,10 @@ class TeacherScores(Stage[Work]):
     def compute(self, work: Work) -> np.ndarray:
         """Score the pairs in shards, so that an interrupted stage can resume."""
         if self.bi_labels == "tokens":
-            return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
+            model, prompts = work.load(self.model, self.max_length), self.model.prompts
+            assert isinstance(model, SentenceTransformer), "only bi-encoders are read so"
+            options: Any = {"prompt": prompts.query, "document_prompt": prompts.document}
+            return TokenScorer(model, precision=self.precision, cache=work.cache, **options).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
         return score_sharded(scorer, self.pairs.data, work.folder / "checkpoints")
 

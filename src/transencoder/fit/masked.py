@@ -282,16 +282,14 @@ def _blocks(texts: Dataset, tokenizer: Any, block_length: int) -> Iterator[list[
     """Yield the blocks of each chunk of texts; tokens left over from a chunk go to the next."""
     first, size = tokenizer.cls_token_id, block_length - 1
     waiting: list[int] = []
-    with progress.task("pack", len(texts)) as advance:
-        for start in range(0, len(texts), _CHUNK):
-            chunk = texts[start : start + _CHUNK]["text"]
-            tokens = tokenizer(chunk, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-            for ids in filter(None, tokens):
-                waiting += [*ids, tokenizer.sep_token_id]
-            n_whole = len(waiting) // size * size
-            yield [[first, *waiting[i : i + size]] for i in range(0, n_whole, size)]
-            del waiting[:n_whole]
-            advance(len(chunk))
+    for rows in progress.blocks("pack", len(texts), _CHUNK):
+        chunk = texts[rows]["text"]
+        tokens = tokenizer(chunk, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        for ids in filter(None, tokens):
+            waiting += [*ids, tokenizer.sep_token_id]
+        n_whole = len(waiting) // size * size
+        yield [[first, *waiting[i : i + size]] for i in range(0, n_whole, size)]
+        del waiting[:n_whole]
     if len(waiting) > 1:  # more than the end of a text
         yield [[first, *waiting]]
 
@@ -304,17 +302,12 @@ def masked_loss(
     collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
     was_training, total, n_guessed = model.training, 0.0, 0
     model.eval()  # type: ignore[no-untyped-call]
-    with (
-        autocast(model.device, precision),
-        guessing_masked_only(model),
-        progress.task("held-out text", len(blocks)) as advance,
-    ):
-        for start in range(0, len(blocks), batch_size):
-            rows = [{"row": row} for row in range(start, min(start + batch_size, len(blocks)))]
+    with autocast(model.device, precision), guessing_masked_only(model):
+        for block in progress.blocks("held-out text", len(blocks), batch_size):
+            rows = [{"row": row} for row in range(block.start, block.stop)]
             batch = {name: values.to(model.device) for name, values in collate(rows).items()}
             n_masked = int((batch["labels"] != -100).sum())
             total += float(model(**batch).loss) * n_masked
             n_guessed += n_masked
-            advance(len(rows))
     model.train(was_training)
     return total / n_guessed

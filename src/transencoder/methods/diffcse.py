@@ -34,7 +34,7 @@ class DiffCSE(configs.SentenceEncoder):
     detection_weight: float = configs.finite_from_zero(0.005, ", the paper's is 0.005")
     """Weight of replaced-token detection; the contrastive loss has weight 1 (paper, lambda: 0.005 for similarity, 0.05
     otherwise)."""
-    mask_ratio: float = configs.share_above_zero(0.3, " of the tokens")
+    mask_ratio: float = configs.share_of_tokens(0.3)
     """Share of a sentence's tokens that the generator predicts, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
     counts_padding: bool = False
     """Whether the mean of the detection loss includes padding (as in the released code)."""

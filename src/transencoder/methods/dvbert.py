@@ -49,7 +49,7 @@ class DvBERT(configs.EncoderConfig):
     """Names of the classes in the order of their numbers; empty: the data set's own, else those that occur, sorted."""
     label_column: str | None = None
     """Name of the column of classes or scores; None: `label`, `labels` or `gold_label`, or `score`."""
-    score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
+    score_range: tuple[float, ...] = configs.score_range()
     """Lowest and highest score in files, which are mapped to 0 and 1: `0 5` for STS."""
     n_labelled: int | None = configs.at_least(1, None)
     """Number of labelled pairs to train on, sampled with the seed; None: all."""

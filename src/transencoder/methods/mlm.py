@@ -39,7 +39,7 @@ class MLM(configs.SentenceFields, configs.RunConfig):
     """Embedding size of a model trained from scratch, a multiple of 64."""
     vocabulary: int = configs.at_least(100, 12000)
     """Number of word pieces of a model trained from scratch."""
-    mask_ratio: float = configs.share_above_zero(0.15, " of the tokens")
+    mask_ratio: float = configs.share_of_tokens(0.15)
     """Share of the tokens to predict, above 0 and below 1 (BERT: 0.15)."""
     held_out: float = configs.share(0.01, " of the text")
     """Share of the text's blocks held out of training, to evaluate the model before and after; 0: none."""

@@ -62,7 +62,7 @@ class TransEncoder(configs.RunConfig):
     from 0 to 1 in each stage (DvBERT's annealing; neither paper combines the two methods)."""
     n_labelled: int | None = configs.at_least(1, None)
     """Number of labelled pairs to train on, sampled with the seed; None: all."""
-    score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
+    score_range: tuple[float, ...] = configs.score_range()
     """Lowest and highest gold score in a labelled file, which are mapped to 0 and 1: `0 5` for STS."""
     members: tuple[configs.Member, ...] = ()
     """Pretrained models that take part: one means self-distillation; several learn from the mean of all (section 2.4).

@@ -21,22 +21,13 @@ from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError, plural
 from transencoder.mining import candidates
 from transencoder.mining.candidates import SOURCES, Candidates, Strata
-from transencoder.mining.corpus import Corpora, Corpus, embed
+from transencoder.mining.corpus import Corpora as Corpora
+from transencoder.mining.corpus import Corpus
+from transencoder.mining.corpus import embed as embed
 from transencoder.models import Prompts, warn_of_unused_prompts
 from transencoder.records import CorpusRecord, MiningRecord
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
-
-__all__ = [
-    "Corpora",
-    "Mined",
-    "check_numbers",
-    "default_n_pairs",
-    "embed",
-    "look_up",
-    "mine",
-    "mine_pairs",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -184,24 +175,21 @@ def mine(
         InputError: Texts, start or an option cannot be used, or no pair can be made.
         RunError: The cache folder cannot be written.
     """
-    check_numbers(n_pairs, max_pairs_per_sentence)
+    for name, value in (("n_pairs", n_pairs), ("max_pairs_per_sentence", max_pairs_per_sentence)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
     if document_prompt is not None and documents is None:
         raise InputError(f"document_prompt is {document_prompt!r}, and there are no documents; give documents too")
-    prompts, on = Prompts(prompt, document_prompt), None if device is None else checked_device(device)
+    on = None if device is None else checked_device(device)
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
     first = reading.read_sentences(sentences, **where)
     second = None if documents is None else reading.read_sentences(documents, **where)
-    warn_of_unused_prompts(folder, start, prompts)
+    warn_of_unused_prompts(folder, start, Prompts(prompt, document_prompt))
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
     with distributed.shared_folder(reading.cache_folder_for_rows(cache_folder)) as scratch:
-        scorer = BiScorer(
-            model,
-            precision=precision,
-            cache=TokenCache(scratch / "tokens"),
-            prompt=prompts.query,
-            document_prompt=prompts.document,
-        )
+        cache = TokenCache(scratch / "tokens")
+        scorer = BiScorer(model, precision=precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
         corpora = embed(first, second, scorer, scratch)
         looked_up = look_up(corpora, scratch, n_pairs=n_pairs, seed=seed)
         return distributed.from_first(
@@ -223,13 +211,6 @@ def default_n_pairs(n_sentences: int) -> int:
     limited, while there is no end of dissimilar ones: so the scores of more pairs are spread less evenly.
     """
     return max(min(5 * n_sentences, 10_000), min(2 * n_sentences, 50_000))
-
-
-def check_numbers(n_pairs: int | None, max_pairs_per_sentence: int) -> None:
-    """Check that the numbers are at least 1."""
-    for name, value in (("n_pairs", n_pairs), ("max_pairs_per_sentence", max_pairs_per_sentence)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
 
 
 def _no_pair(corpora: Corpora, n_near: int) -> str:

@@ -186,14 +186,4 @@ def _is_temporary(name: Path) -> bool:
 
 
 def _as_record(folder: Path, content: Mapping[str, Any], *, reused: bool) -> StageRecord:
-    return StageRecord(
-        key=content["key"],
-        name=content["name"],
-        folder=folder,
-        result=content["result"],
-        outputs=content["outputs"],
-        started=content["started"],
-        seconds=content["seconds"],
-        environment=content["environment"],
-        reused=reused,
-    )
+    return StageRecord(folder=folder, reused=reused, **{name: content[name] for name in _Content.__required_keys__})

@@ -15,25 +15,14 @@ from datasets import Dataset, concatenate_datasets
 
 from transencoder import pairs as reading
 from transencoder.errors import InputError
-from transencoder.tasks.table import SUITE_DEV, SUITES, TASKS, Role, StandIn, Task, dev_task, expand
-
-__all__ = [
-    "SUITES",
-    "SUITE_DEV",
-    "TASKS",
-    "Role",
-    "StandIn",
-    "Task",
-    "dev_task",
-    "expand",
-    "load",
-    "load_classes",
-    "load_named",
-    "range_of",
-    "sentences_of",
-    "unlabelled_pairs",
-    "without_sentences",
-]
+from transencoder.tasks.table import SUITE_DEV as SUITE_DEV
+from transencoder.tasks.table import SUITES as SUITES
+from transencoder.tasks.table import TASKS as TASKS
+from transencoder.tasks.table import Role as Role
+from transencoder.tasks.table import StandIn as StandIn
+from transencoder.tasks.table import Task as Task
+from transencoder.tasks.table import dev_task as dev_task
+from transencoder.tasks.table import expand as expand
 
 logger = logging.getLogger(__name__)
 
@@ -213,14 +202,15 @@ def without_sentences(rows: Dataset, sentences: set[str]) -> Dataset:
 
 def _scored(task: Task, split: str, where: dict[str, Any]) -> Dataset:
     """Read a split such as `test` or `validation[:1000]` with its scores."""
-    source = _source(task, split, where)
+    source = source_of(task, split, where)
     if task.layout == "candidates":
         return reading.read_candidates(replace(source, columns=task.columns))
     source = replace(source, score_column=task.columns[2], score_range=task.score_range)
     return _as_scores(reading.read_rows(source, reading.PAIRS), task)
 
 
-def _source(task: Task, split: str, where: dict[str, Any]) -> reading.Source:
+def source_of(task: Task, split: str, where: dict[str, Any]) -> reading.Source:
+    """Return the source of a split's texts."""
     return reading.Source(
         task.dataset, columns=task.columns[:2], split=split, config=task.config, revision=task.revision, **where
     )
@@ -261,7 +251,7 @@ def _all_pairs(tasks: tuple[Task, ...], where: dict[str, Any]) -> tuple[Dataset,
     if is_local and {task.name for task in tasks} == set(SUITES["sts"]):
         pairs = reading.read_pairs(STS_SICKR_PAIRS, columns=("sentence1", "sentence2"), split="train", **where)
         return reading.drop_duplicates(pairs), STS_SICKR_PAIRS, 0
-    sources = [_source(task, split, where) for task in tasks for split in task.unlabelled]
+    sources = [source_of(task, split, where) for task in tasks for split in task.unlabelled]
     splits = [reading.read_rows(source, reading.PAIRS).select_columns(["sentence1", "sentence2"]) for source in sources]
     pairs = reading.drop_duplicates(concatenate_datasets(splits))
     missing = sum(task.unscored_pairs for task in tasks)

@@ -263,8 +263,7 @@ def _read_classes(config: RunConfig, task: tasks.Task, role: _Role) -> Scored:
     if len(set(sets["train"]["score"][:])) < 2:
         raise InputError(f"{task.name}: the rows of its train split are all of one class; a classifier needs two")
     record = data_record(f"{task.dataset} (a classifier of train, chosen on dev, on test)", sets["test"])
-    record["metric"] = task.metric
-    return Scored(sets["test"], task.metric, sets, name=task.name, record=record)
+    return Scored(sets["test"], task.metric, sets, name=task.name, record={**record, "metric": task.metric})
 
 
 def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
@@ -276,6 +275,4 @@ def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
             "nothing can be measured against them. Give pairs of different scores"
         )
     agreement(pairs, gold, metric)
-    record = data_record(source, pairs)
-    record["metric"] = metric
-    return Scored(pairs, metric, name=name, record=record)
+    return Scored(pairs, metric, name=name, record={**data_record(source, pairs), "metric": metric})

@@ -156,15 +156,7 @@ def _task_classes(
 ) -> ClassPairs:
     if task.metric != "accuracy" and task.positive_label is None:
         raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
-    source = Source(
-        task.dataset,
-        config=task.config,
-        revision=task.revision,
-        columns=task.columns[:2],
-        score_column=task.columns[2],
-        split=task.splits["train"],
-        **_place(options),
-    )
+    source = replace(tasks.source_of(task, task.splits["train"], _place(options)), score_column=task.columns[2])
     return read_classes(source, class_names=names or task.class_names, numbers=task.class_names or numbers)
 
 

@@ -13,10 +13,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from transencoder.configs import FitConfig, Precision, nearest
+from transencoder.configs import FitConfig, nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context
-from transencoder.devices import checked_device, uses_bf16
+from transencoder.devices import checked_device, computed_in
 from transencoder.errors import InputError, plural
 from transencoder.runs import Cost, Executor, Planner
 from transencoder.settings import expanded
@@ -98,7 +98,7 @@ def placed(config: ConfigT) -> tuple[ConfigT, ConfigT]:
     if isinstance(config.max_length, int):
         config, usable = (each.with_lengths(config.max_length, 2 * config.max_length) for each in (config, usable))
     device = _checked_device(usable.device) if usable.device else default_device()
-    precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
+    precision = computed_in(device, usable.precision)
     return replace(config, precision=precision), replace(usable, precision=precision, device=device)
 
 

@@ -5,27 +5,20 @@ row, not on how the rows are cut into chunks or spread over processes. If two ch
 likely, its output may change with the batch; but several processes form the same batches as a single one.
 """
 
-from transencoder.views.pairs import Contrasts, PairMaker, Spans, TwoViews, ViewComparison, compare
-from transencoder.views.texts import MaskedWords, Randoms, SpanMask, Synonyms, View, WordDeletion, as_is, read_synonyms
-from transencoder.views.translation import BackTranslation, GivenTranslations, Translator, read_translations
-
-__all__ = [
-    "BackTranslation",
-    "ViewComparison",
-    "Contrasts",
-    "GivenTranslations",
-    "MaskedWords",
-    "PairMaker",
-    "Randoms",
-    "SpanMask",
-    "Spans",
-    "Synonyms",
-    "Translator",
-    "TwoViews",
-    "View",
-    "WordDeletion",
-    "as_is",
-    "compare",
-    "read_synonyms",
-    "read_translations",
-]
+from transencoder.views.pairs import Contrasts as Contrasts
+from transencoder.views.pairs import PairMaker as PairMaker
+from transencoder.views.pairs import Spans as Spans
+from transencoder.views.pairs import TwoViews as TwoViews
+from transencoder.views.pairs import ViewComparison as ViewComparison
+from transencoder.views.pairs import compare as compare
+from transencoder.views.texts import MaskedWords as MaskedWords
+from transencoder.views.texts import SpanMask as SpanMask
+from transencoder.views.texts import Synonyms as Synonyms
+from transencoder.views.texts import View as View
+from transencoder.views.texts import WordDeletion as WordDeletion
+from transencoder.views.texts import as_is as as_is
+from transencoder.views.texts import read_synonyms as read_synonyms
+from transencoder.views.translation import BackTranslation as BackTranslation
+from transencoder.views.translation import GivenTranslations as GivenTranslations
+from transencoder.views.translation import Translator as Translator
+from transencoder.views.translation import read_translations as read_translations
