@@ -36,6 +36,23 @@ def test_a_folder_gets_its_name_when_it_is_complete_and_never_over_another(tmp_p
     assert names(tmp_path) == ["0", "1"] and names(tmp_path / "0") == ["in"]
 
 
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    """Was: stopped between the two moves, neither the old nor the new one was left."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").touch()
+    replace = os.replace
+
+    def stopped(source, path):
+        if path == tmp_path / "a" and not (source / "old").exists():
+            raise KeyboardInterrupt
+        replace(source, path)
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "a", replaces=True) as draft:
+        (draft / "new").touch()
+    assert names(tmp_path / "a") == ["old"]
+
+
 @pytest.mark.parametrize("whole", [whole_file, whole_folder])
 def test_an_error_leaves_nothing(whole, tmp_path):
     with pytest.raises(KeyboardInterrupt), whole(tmp_path / "a") as draft:

@@ -108,7 +108,12 @@ def move_into_place(draft: Path, path: Path, *, aside: Path | None = None) -> No
     if aside is not None:
         with suppress(FileNotFoundError):
             os.replace(path, aside)
-    os.replace(draft, path)
+    try:
+        os.replace(draft, path)
+    except BaseException:
+        if aside is not None and aside.exists() and not path.exists():
+            os.replace(aside, path)
+        raise
     sync(path.parent)
 
 

@@ -40,7 +40,7 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
         InputError: Ray is not installed, or `maker` refuses its arguments.
         RunError: Actors are lost again and again.
     """
-    with _cluster() as (ray, n_units, unit):
+    with _cluster() as (ray, _, n_units, unit):
         actor = ray.remote(_Actor).options(**unit)
         shards = replace(parts, fewest=n_units).shards()
         logger.info("Ray: %d shards for %d actors", len(shards), min(n_units, len(shards)))
@@ -64,7 +64,7 @@ def call_all(
     Raises:
         TransencoderError: The function raised it, Ray is not installed, or a task is lost again and again.
     """
-    with _cluster() as (ray, _, unit):
+    with _cluster() as (ray, is_ours, _, unit):
         task = ray.remote(_call).options(max_retries=_LOSSES, **unit)
         waiting, running, results = dict(enumerate(arguments)), dict[Any, int](), dict[int, Any]()
         try:
@@ -75,12 +75,14 @@ def call_all(
                         running[task.remote(os.getcwd(), call, waiting.pop(number))] = number
                     done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
                     for each in done:
-                        number = running.pop(each)  # first: to cancel a task that has just failed crashes Ray 2.60
+                        number = running.pop(each)
                         results[number] = _got(each)
                         advance(1)
         finally:
-            for each in running:
-                ray.cancel(each)
+            # Ours ends with its tasks. To cancel one that has just ended crashes Ray 2.60.
+            if running and not is_ours:
+                for each in ray.wait([*running], num_returns=len(running), timeout=0)[1]:
+                    ray.cancel(each)
         return [results[number] for number in range(len(arguments))]
 
 
@@ -90,8 +92,11 @@ def _call(folder: str, call: Callable[..., Any], arguments: Sequence[Any]) -> An
 
 
 @contextmanager
-def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
-    """Yield Ray, connected; its number of GPUs or, without any, of CPUs; and the resources of one actor or task."""
+def _cluster() -> Iterator[tuple[Any, bool, int, dict[str, int]]]:
+    """Yield Ray, connected; whether the connection is ours, which ends here; how many units it has; what a unit is.
+
+    Its units are its GPUs or, without any, its CPUs; an actor or a task takes one.
+    """
     try:
         import ray
     except ImportError as error:
@@ -107,9 +112,9 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         n_gpus, n_cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
         if n_gpus:
-            yield ray, n_gpus, {"num_gpus": 1, "num_cpus": max(1, n_cpus // n_gpus)}
+            yield ray, is_ours, n_gpus, {"num_gpus": 1, "num_cpus": max(1, n_cpus // n_gpus)}
         else:
-            yield ray, n_cpus, {"num_cpus": 1}
+            yield ray, is_ours, n_cpus, {"num_cpus": 1}
     finally:
         if is_ours:
             ray.shutdown()

@@ -260,6 +260,35 @@ def test_a_reader_that_has_seen_enough_is_no_error(typed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_another_broken_pipe_is_an_error(run, training):
+    """Was: a training whose tracker or worker had died ended without a word and with 0."""
+    training.train = failing(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    code, _, err = run(*TRAIN)
+    assert code == 1 and "BrokenPipeError" in err
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_is_closed_is_not_written_to(closed):
+    command = f"{sys.executable} -m transencoder recipes list {closed}>&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bars_that_an_error_leaves_are_gone_before_it_is_said(monkeypatch, capsys):
+    """Was: they were erased later, and the lines of the error with them."""
+    console = Console(force_terminal=True, force_interactive=True, width=80, stderr=True)
+    monkeypatch.setattr(terminal, "_console", lambda *, is_stderr: console)
+    left = []
+    with terminal.session(is_verbose=False, is_quiet=False):
+        left.append(progress.task("train", 10))
+        left[0].__enter__()
+        assert console._live_stack
+    assert not console._live_stack
+    said = capsys.readouterr().err
+    left[0].__exit__(None, None, None)
+    assert "train" in said and "\x1b[1A" not in capsys.readouterr().err, "no line above is erased"
+
+
 @pytest.mark.parametrize("typed", [("recipes", "show", "minilm-sts"), ("--help",)])
 def test_a_full_disk_is_said_where_it_is_stdouts(typed):
     command = [sys.executable, "-m", "transencoder", *typed]

@@ -1,11 +1,14 @@
+import errno
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from transencoder.errors import InputError, RunError
 from transencoder.runs import Run, read_log
+from transencoder.runs import folder as run_folder
 from transencoder.runs.folder import read_result
 from transencoder.runs.stages import stage_key
 
@@ -123,6 +126,41 @@ def test_a_damaged_stage_is_done_again_with_a_warning(run_stage, write_number, n
     assert "stage_damaged" in events(tmp_path / "run")
 
 
+def test_what_the_system_cannot_read_now_is_not_taken_for_damaged(run_stage, write_number, tmp_path, monkeypatch):
+    """Was: one stale file handle of NFS removed a finished stage."""
+    compute, read = write_number(1), Path.read_bytes
+    folder = run_stage(compute).folder
+    with monkeypatch.context() as patch:
+        stale = OSError(errno.ESTALE, "Stale file handle")
+        patch.setattr(Path, "read_bytes", lambda path: raised(stale) if path.name == "stage.json" else read(path))
+        with pytest.raises(RunError, match="Stale file handle"):
+            run_stage(compute)
+    assert run_stage(compute).folder == folder and compute.calls == 1
+
+
+def raised(error):
+    raise error
+
+
+def test_checkpoints_stay_if_the_whole_stage_of_another_run_cannot_be_copied(tmp_path, write_number, monkeypatch):
+    def interrupted(folder):
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints" / "checkpoint-5").touch()
+        raise KeyboardInterrupt
+
+    with Run.open(tmp_path / "first", RECIPE, "test") as run:
+        run.stage("a", config={}, compute=write_number(1))
+    with pytest.raises(KeyboardInterrupt), Run.open(tmp_path / "second", RECIPE, "test") as run:
+        run.stage("a", config={}, compute=interrupted)
+    monkeypatch.setattr(shutil, "copytree", lambda *_, **__: raised(OSError(errno.ENOSPC, "No space left on device")))
+    with (
+        pytest.raises(RunError),
+        Run.open(tmp_path / "second", RECIPE, "test", stage_caches=[tmp_path / "first"]) as run,
+    ):
+        run.stage("a", config={}, compute=write_number(1))
+    assert len([*(tmp_path / "second").glob("stages/*/checkpoints/checkpoint-5")]) == 1
+
+
 def test_a_failed_stage_keeps_its_folder_and_goes_on_from_its_checkpoint(run_stage, tmp_path):
     def compute(folder):
         checkpoints = folder / "checkpoints" / "step-1"
@@ -229,6 +267,28 @@ def test_what_has_left_the_run_is_in_previous_for_good(open_run, monkeypatch):
         (run.folder / "result.json").write_text("{}")
     open_run().close()
     assert synced == ["previous", "run"]
+
+
+def test_a_result_is_set_aside_over_what_an_interrupted_move_left(open_run, monkeypatch):
+    """Was: "Directory not empty", at each further attempt."""
+
+    def train(recipe):
+        with open_run(recipe, outputs=("bi-encoder",)) as run:
+            (run.folder / "bi-encoder").mkdir(exist_ok=True)
+            (run.folder / "bi-encoder" / "weights").write_text(recipe)
+            run.finish({})
+        return run.folder
+
+    train("seed = 1")
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        patch.setattr(run_folder, "atomic_write_bytes", lambda *_: raised(full))
+        with pytest.raises(RunError):
+            train("seed = 2")
+    train("seed = 1")
+    folder = train("seed = 2")
+    kept = [(each / "bi-encoder" / "weights").read_text() for each in (folder, folder / "previous")]
+    assert kept == ["seed = 2", "seed = 1"]
 
 
 def test_a_result_of_other_data_is_set_aside_and_one_of_the_same_stays(open_run, write_number, tmp_path, caplog):

@@ -122,8 +122,7 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(subprocess, "Popen", popen)
     part = Part("run", "trans-encoder", device, None, (), (), log_level=20, number=1, n_workers=2, parent=0)
-    with pytest.raises(BrokenPipeError):  # nobody reads
-        _started(part)
+    _started(part)  # nobody reads, as where a worker ends at once: that is found when it is listened to
     assert seen == expected
 
 

@@ -3,9 +3,11 @@
 import argparse
 import io
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C or SIGTERM.
     """
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # None if it was closed, as by `>&-`
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -96,9 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         terminal.say_error(_how_to_go_on(stop))
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # a reader of our output, such as `head`, has closed it: no error
-        return 0
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_has_left():  # such as `head`: no error
+            return 0
         if (refused := system_error(error)) is not None:
             terminal.say_error(str(refused))
             return EXIT_RUN
@@ -125,6 +129,15 @@ def _run(argv: Sequence[str]) -> int:
     with terminal.session(is_verbose=logs.verbose, is_quiet=logs.quiet):
         args.run(args)
     return 0
+
+
+def _reader_has_left() -> bool:
+    """Tell whether nobody can read our output any more; other pipes break too, such as a tracker's or a worker's."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # of a stream that is no file
+            poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _drop_what_nobody_takes() -> None:

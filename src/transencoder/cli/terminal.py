@@ -55,8 +55,12 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
             if not is_verbose and name not in os.environ:
                 os.environ[name] = value
                 stack.callback(os.environ.pop, name, None)
-        bars = _Bars(console).show if console.is_terminal else progress.lines
-        stack.enter_context(progress.hidden() if is_quiet else progress.use(bars))
+        show: progress.Show = progress.lines
+        if console.is_terminal:
+            bars = _Bars(console)
+            stack.callback(bars.stop)  # bars that are left would be erased later, with the error below them
+            show = bars.show
+        stack.enter_context(progress.hidden() if is_quiet else progress.use(show))
         yield
 
 
@@ -145,6 +149,10 @@ class _Bars:
             transient=True,
             redirect_stdout=False,
         )
+
+    def stop(self) -> None:
+        """Remove all bars."""
+        self._bars.stop()
 
     @contextmanager
     def show(self, description: str, total: int) -> Iterator[progress.Advance]:

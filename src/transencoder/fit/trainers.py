@@ -180,7 +180,8 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
         settings.pop("fused", None)
         settings["is_bias_corrected"] = config.optimizer == "adamw_hf"
         trainer.optimizer_cls_and_kwargs = FormerAdamW, settings
-    for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
+    shower = _ProgressShower(type(keep.model).__name__)
+    for callback in (keep, _EpochTeller(batches), shower):
         trainer.add_callback(callback)
     if config.save_steps is not None:
         trainer.add_callback(_ModelSaver(keep.model, session.steps_folder or session.folder, config.save_steps))
@@ -197,6 +198,7 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
         first_token_alone(keep.model),
         fast_training(trained, trainer.args.device),
         quick_products(trainer.args.bf16),
+        shower.stack,
     ):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -288,12 +290,15 @@ class _EpochTeller(TrainerCallback):
 
 
 class _ProgressShower(TrainerCallback):
+    """A callback that shows a training's steps and loss until its `stack` is closed."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.stack = ExitStack()
         self.last_step = 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.stack.callback(progress.tell, "")
         self.advance = self.stack.enter_context(progress.task(f"train {self.name}", state.max_steps))
         self.advance(state.global_step)
         self.last_step = state.global_step
@@ -305,7 +310,3 @@ class _ProgressShower(TrainerCallback):
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **told: Any) -> None:
         if "loss" in told["logs"]:
             progress.tell(f"loss {told['logs']['loss']:.3g}")
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        progress.tell("")
-        self.stack.close()

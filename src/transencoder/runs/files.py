@@ -147,6 +147,7 @@ def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
     Raises:
         FileNotFoundError: There is no such file.
         DamagedError: The file is not what was written, or has no hash; the message names it.
+        OSError: The system could not read it, which says nothing about the file: damaged ones are often removed.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -157,9 +158,7 @@ def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
         if own_hash != _hash_of(content):
             raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
         check_shape(content, shape, str(path))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (IsADirectoryError, NotADirectoryError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
     return content  # type: ignore[no-any-return]
 

@@ -286,6 +286,7 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
         previous,
     )
     for path in [path for name in outputs for path in folder.glob(name)]:
+        remove_folder(previous / path.name)  # of a move that was interrupted before another recipe's run
         os.replace(path, previous / path.name)
     if (folder / RECIPE_NAME).is_file():
         atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())

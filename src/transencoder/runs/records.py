@@ -152,7 +152,6 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
         return None
     unfinished = folder.with_name(f"{TEMPORARY}{folder.name}")
     remove_folder(unfinished)
-    remove_folder(folder)  # an attempt that was interrupted
     try:
         shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME, f"{TEMPORARY}*", "*.tmp"))
     except (FileNotFoundError, shutil.Error):
@@ -160,6 +159,7 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
         if (source / RECORD_NAME).exists():
             raise
         return None  # the other run was cleaned meanwhile
+    remove_folder(folder)  # an attempt that was interrupted
     move_into_place(unfinished, folder)
     return read_record(folder, key)
 

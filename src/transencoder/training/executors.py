@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
@@ -259,7 +260,8 @@ def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]
             start_new_session=True,  # this process handles Ctrl-C
             preexec_fn=_end_with_parent(),  # noqa: PLW1509, the child calls the kernel and nothing else
         )
-    connection.send(part)
+    with suppress(BrokenPipeError):  # it has ended already, as is found when it is listened to
+        connection.send(part)
     return process, connection
 
 

@@ -88,10 +88,14 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         stage_caches=config.reuse_from,
         ranks=distributed.ranks(),
     )
-    if run.is_first and not (run.folder / "result.json").exists():
-        # Outputs of a run that was killed before it wrote its result must not pass for this run's.
-        for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
-            remove_folder(path)
+    try:
+        if run.is_first and not (run.folder / "result.json").exists():
+            # Outputs of a run that was killed before it wrote its result must not pass for this run's.
+            for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
+                remove_folder(path)
+    except BaseException:
+        run.close()
+        raise
     return run
 
 
