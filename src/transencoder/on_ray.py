@@ -75,8 +75,7 @@ def call_all(
                         running[task.remote(os.getcwd(), call, waiting.pop(number))] = number
                     done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
                     for each in done:
-                        number = running.pop(each)
-                        results[number] = _got(each)
+                        results[running.pop(each)] = _got(each)
                         advance(1)
         finally:
             # Ours ends with its tasks. To cancel one that has just ended crashes Ray 2.60.

@@ -38,7 +38,7 @@ def read_result(run_folder: str | Path) -> Result:
         )
     try:
         record = read_checked_json(path)
-    except DamagedError as error:
+    except (OSError, DamagedError) as error:
         raise RunError(f"{error}. Run the same command again: finished stages are reused") from error
     tests = record["data"]["tests"] if "data" in record else {}
     absent = {f"data.tests.{name}.metric" for name, test in tests.items() if "metric" not in test}
@@ -57,7 +57,7 @@ def with_grades(run_folder: str | Path, result: Result) -> Result:
         return result
     try:
         graded = read_checked_json(path)
-    except DamagedError as error:
+    except (OSError, DamagedError) as error:
         logger.warning("%s; the grades are left out: run transencoder grade again", error)
         return result
     return cast(Result, {**result, **graded["record"]}) if graded["sample"] == sample_key(result) else result

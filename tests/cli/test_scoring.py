@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import time
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -379,10 +378,8 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
         yield ["mine", "texts.txt", "--start", tiny_bi_encoder, *mined]
         yield ["search", "build", "texts.txt", *of_texts, "--output", f"{name}-index"]
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
-        arguments = (list(commands("two")), str(port))
-        multiprocessing.start_processes(one_of_two_ranks, arguments, nprocs=2, start_method="fork")
+    arguments = (list(commands("two")), str(port))
+    multiprocessing.start_processes(one_of_two_ranks, arguments, nprocs=2, start_method="fork")
     (first, texts), (second, others) = (json.loads(Path(f"{rank}.json").read_text()) for rank in (0, 1))
     assert [*first] == ["score", "label", "evaluate", "duplicates", "mine", "search"] == [*second]
     assert all(abs(first[name] - second[name]) <= 4 for name in first), (first, second)

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-import warnings
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,9 +46,7 @@ def start(command, tmp_path):
     def begin(name, *options):
         errors = tmp_path / "errors"
         process = get_context("fork").Process(target=run, args=([*command(name), *options], errors))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
-            process.start()
+        process.start()
         begun.append(process)
         return process
 

@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 import traceback
-import warnings
 
 import pytest
 import torch
@@ -51,9 +50,7 @@ def typed(finished_run, tmp_path):
         keys = list(keys)
         output = tmp_path / "dev.tsv"
         command = ["grade", str(finished_run), "--n-pairs", "12", "--output", str(output)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
-            process, ours = pty.fork()
+        process, ours = pty.fork()
         if process == 0:
             _leave_with(command)
         shown, n_asked = b"", 0

@@ -73,9 +73,7 @@ def of_two(tiny_bi_encoder, tmp_path_factory):
     """The gradients of each loss, of two processes that are forks of this one: new ones would import all again."""
     folder = tmp_path_factory.mktemp("two")
     arguments = (tiny_bi_encoder, str(folder / "meeting"), str(folder / "found.pt"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are not used here
-        multiprocessing.start_processes(work, arguments, nprocs=2, start_method="fork")
+    multiprocessing.start_processes(work, arguments, nprocs=2, start_method="fork")
     return torch.load(folder / "found.pt", weights_only=True)
 
 

@@ -1,3 +1,6 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from transencoder.errors import RunError
@@ -127,3 +130,19 @@ def test_only_runs_are_cleaned(tmp_path):
     with pytest.raises(RunError, match="is not a run"):
         clean_run(tmp_path)
     assert (tmp_path / "stages" / "mine").exists()
+
+
+def test_a_run_that_cannot_be_read_is_listed(tmp_path, open_run, monkeypatch):
+    """Such as another user's."""
+    with open_run() as run:
+        run.finish({})
+    read = Path.read_bytes
+
+    def forbidden(path):
+        if path.suffix == ".json":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    (found,) = list_runs(tmp_path)
+    assert (found.method, found.state) == (None, "unfinished")

@@ -183,7 +183,7 @@ def read_environment(folder: Path) -> dict[str, Any]:
     """Return a run's environment when it was last opened, and its method; empty if the record cannot be read."""
     try:
         return read_checked_json(folder / ENVIRONMENT_NAME, _Environment)
-    except (FileNotFoundError, DamagedError):
+    except (OSError, DamagedError):
         return {}
 
 
@@ -196,7 +196,7 @@ def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict
     try:
         result = read_checked_json(folder / RESULT_NAME, _Finished)
         expected = expected_hash or own_recipe_hash(folder)
-    except (FileNotFoundError, DamagedError):
+    except (OSError, DamagedError):
         return None
     return result if result.get("recipe_sha256") == expected else None
 
