@@ -1,10 +1,12 @@
 """The released codes' optimisers, against their formulas, and in a training."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from tests.fit.fitting import Stopped, same, scripted, stopping
+from tests.fit.fitting import LOAD, Stopped, same, scripted, stopping
 from transencoder import FitConfig
 from transencoder.errors import InputError
 from transencoder.fit.optimizers import FormerAdamW
@@ -73,6 +75,27 @@ def test_bias_correction_is_what_shortens_first_steps():
         FormerAdamW([parameter], 1.0, is_bias_corrected=is_corrected).step()
         steps.append(-parameter.item())
     assert steps == pytest.approx([1.0, 0.1 / 0.001**0.5], rel=1e-3)
+
+
+def test_a_first_step_of_rmsprop_is_ten_learning_rates(fit_tiny, tiny_bi_encoder):
+    """Its decay is torch's 0.99: the mean square begins at a hundredth, its root at a tenth, of the gradient's."""
+    one_step = {"epochs": 1, "batch_size": 64, "schedule": "constant", "warmup_ratio": 0.0, "max_grad_norm": 0.0}
+    trained, _ = fit_tiny("bi", optimizer="rmsprop", learning_rate=1e-4, weight_decay=0.0, **one_step)
+    start = LOAD["bi"](Path(tiny_bi_encoder), device="cpu").state_dict()
+    longest = max((value - start[name]).abs().max().item() for name, value in trained.state_dict().items())
+    assert longest == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_weight_decay_leaves_biases_and_layer_norm_alone(fit_tiny, tiny_bi_encoder):
+    one_step = {"epochs": 1, "batch_size": 64, "schedule": "constant", "warmup_ratio": 0.0, "learning_rate": 1e-3}
+    plain, decayed = (fit_tiny("bi", folder=str(x), weight_decay=x, **one_step)[0].state_dict() for x in (0.0, 0.5))
+    start = LOAD["bi"](Path(tiny_bi_encoder), device="cpu").state_dict()
+    stays = {name for name in start if name.endswith("bias") or "LayerNorm" in name}
+    assert 0 < len(stays) < len(start)
+    untrained = ("word_embeddings.weight", "pooler.dense.weight")  # in part, and whole
+    for name in (each for each in plain if not each.endswith(untrained)):
+        shrunk = plain[name] - (0.0 if name in stays else 1e-3 * 0.5) * start[name]
+        torch.testing.assert_close(decayed[name], shrunk, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("form", ["bi", "cross"])

@@ -66,6 +66,12 @@ def test_how_the_other_methods_learn(
     assert (fit.weight_decay, fit.max_grad_norm, fit.bucket_batches) == (weight_decay, max_grad_norm, bucket_batches)
 
 
+def test_declutrs_spans_and_its_documents_of_so_many_words():
+    config = DeCLUTR(documents="a.txt", start="x", output="run")
+    assert (config.document_words, config.n_anchors, config.n_positives) == (2048, 2, 2)
+    assert (config.spans.shortest, config.spans.longest) == (32, 512)
+
+
 def test_preset_standard_fills_what_is_left_open_and_says_why():
     filled = config(preset="standard").prepared(BASE)
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.max_length) == (True, "tokens", 1, "auto")

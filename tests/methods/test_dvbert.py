@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 from sentence_transformers import CrossEncoder
 
 from tests.rounding import model_rounding
@@ -48,6 +49,16 @@ def test_a_teacher_learns_the_classes_and_its_labels_are_stored(trained, classes
     teacher = CrossEncoder(str(model), device="cpu", max_length=24)
     expected = teacher.predict(texts, apply_softmax=True)
     np.testing.assert_allclose(table["label"], expected, rtol=0, atol=model_rounding(teacher))
+
+
+def test_a_teacher_keeps_its_models_own_head(trained):
+    """BERT's: a dense layer and tanh over [CLS], before the new classifier."""
+    teacher = CrossEncoder(str(stage(trained, "teacher-1-cross-encoder") / "model"), device="cpu")
+    with torch.no_grad():
+        given = teacher.preprocess([("balo", "dalo")])
+        hidden = teacher.model.bert(**given)
+        pooled = torch.tanh(teacher.model.bert.pooler.dense(hidden.last_hidden_state[:, 0]))
+        torch.testing.assert_close(teacher.model(**given).logits, teacher.model.classifier(pooled))
 
 
 def test_teachers_that_learned_here_are_left_as_cross_encoders(trained, tiny_start):

@@ -43,6 +43,16 @@ def test_unit_vectors_come_in_times_the_root_of_their_width(tiny_start, pooled, 
         assert not alike or method == "diffcse"  # which has batch norm
 
 
+def test_that_of_embedding_mse_is_sentence_transformers_and_sees_them_as_they_are(tiny_start, pooled, given):
+    unit = SentenceTransformer(modules=[*pooled, Normalize()], device="cpu")
+    loss = tiny_start("embedding-mse").prepared(1000).loss(unit, given)
+    (projector,) = (each for each in loss.children() if isinstance(each, torch.nn.Linear))
+    side, target = dict(unit.preprocess(["a cat", "two dogs"])), torch.randn(2, 48)
+    expected = torch.nn.functional.mse_loss(projector(unit(dict(side))["sentence_embedding"]), target)
+    unit.eval()
+    torch.testing.assert_close(loss([side], target), expected)
+
+
 def test_dclrs_projector_may_stand_on_the_pretrained_pooler(tiny_start, pooled, given):
     linear = pooled.transformers_model.pooler.dense
     vectors = torch.randn(16, 32)
