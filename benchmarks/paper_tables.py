@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from transencoder.errors import ABSENT, InputError, RunError, TransencoderError, number, output_explained, shown_source
+from transencoder.errors import ABSENT, InputError, RunError, TransencoderError, number, shown_source
 from transencoder.records import Result
 from transencoder.report.words import markdown_table, missing_rows_line, write_page
 from transencoder.results import mean_over, of_ensemble, of_member, read_result, training_data
+from transencoder.runs.files import output_explained
 
 _STATES = ("OK", "near", "off", "partly", "not run")
 

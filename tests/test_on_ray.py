@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from transencoder import on_ray
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunError
 from transencoder.shards import Parts, Shard
 
 ray = pytest.importorskip("ray")
@@ -58,6 +58,34 @@ def test_a_cluster_is_the_one_that_is_named_or_a_new_one(monkeypatch, tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         on_ray.make_all(parts_in(tmp_path), refusing_maker)
     assert asked == [address]
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path, caplog):
+    def init(address, **options):
+        raise ConnectionError("timed out")
+
+    monkeypatch.setenv("RAY_ADDRESS", "host:6379")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with (
+        caplog.at_level("INFO"),
+        pytest.raises(RunError, match=r"no Ray cluster answers at host:6379 \(timed out\).*unset RAY_ADDRESS"),
+    ):
+        on_ray.make_all(parts_in(tmp_path), refusing_maker)
+    assert "connecting to host:6379" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "units"),
+    [
+        ([{"CPU": 8.0}, {"CPU": 4.0, "memory": 1e9}], (12, {"num_cpus": 1})),
+        ([{"CPU": 64.0}, {"GPU": 8.0, "CPU": 16.0}], (8, {"num_gpus": 1, "num_cpus": 2})),
+        ([{"GPU": 1.0, "CPU": 16.0}, {"GPU": 4.0, "CPU": 3.0}], (5, {"num_gpus": 1, "num_cpus": 0})),
+    ],
+)
+def test_each_node_with_units_can_give_one(nodes, units):
+    """Was: where most processors were on nodes without a GPU, Ray waited for ever."""
+    assert on_ray._units(nodes) == units
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):

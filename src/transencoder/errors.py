@@ -5,8 +5,6 @@ A message says what is wrong, with the value; what is allowed; what to do.
 
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import PurePath
 
 ABSENT = "–"
@@ -36,17 +34,6 @@ class RunError(TransencoderError):
 
 class RunInUseError(RunError):
     """Run folder that another process works on."""
-
-
-@contextmanager
-def output_explained(output: str | PurePath) -> Iterator[None]:
-    """Turn an error of the system in the block into an `InputError` that names the output."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{output} cannot be written ({error.strerror or reason_of(error)}). Choose another --output."
-        ) from error
 
 
 def visible(text: str) -> str:

@@ -7,13 +7,13 @@ as tasks.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from transencoder import progress
-from transencoder.errors import InputError, RunError, TransencoderError
+from transencoder.errors import InputError, RunError, TransencoderError, reason_of
 from transencoder.shards import Parts, Shard
 
 logger = logging.getLogger(__name__)
@@ -106,17 +106,30 @@ def _cluster() -> Iterator[tuple[Any, bool, int, dict[str, int]]]:
     if is_ours:
         # Without an address Ray looks for the last cluster of this machine, which takes minutes if that was killed.
         address = os.environ.get("RAY_ADDRESS") or "local"
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        if address != "local":
+            logger.info("Ray: connecting to %s, as RAY_ADDRESS says", address)  # tries for minutes, in silence
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        except ConnectionError as error:
+            raise RunError(
+                f"no Ray cluster answers at {address} ({reason_of(error)}); start one there, or unset RAY_ADDRESS"
+            ) from error
     try:
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        n_gpus, n_cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
-        if n_gpus:
-            yield ray, is_ours, n_gpus, {"num_gpus": 1, "num_cpus": max(1, n_cpus // n_gpus)}
-        else:
-            yield ray, is_ours, n_cpus, {"num_cpus": 1}
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        n_units, unit = _units([each["Resources"] for each in nodes if each["Alive"]])
+        yield ray, is_ours, n_units, unit
     finally:
         if is_ours:
             ray.shutdown()
+
+
+def _units(nodes: Sequence[Mapping[str, float]]) -> tuple[int, dict[str, int]]:
+    """Return the number of units of a cluster, and the resources of one, which every node with such units can give."""
+    with_gpus = [(int(each["GPU"]), int(each.get("CPU", 0))) for each in nodes if each.get("GPU")]
+    if with_gpus:
+        n_gpus = sum(gpus for gpus, _ in with_gpus)
+        return n_gpus, {"num_gpus": 1, "num_cpus": min(cpus // gpus for gpus, cpus in with_gpus)}
+    return max(1, sum(int(each.get("CPU", 0)) for each in nodes)), {"num_cpus": 1}
 
 
 def _got(reference: Any) -> Any:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from transencoder.errors import RunError
+from transencoder.errors import InputError, RunError
 from transencoder.runs import Run, atomic_write_bytes, read_log
-from transencoder.runs.files import system_error
+from transencoder.runs.files import output_explained, system_error
 
 RECIPE = "seed = 1\n"
 
@@ -47,6 +47,23 @@ def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(tmp
 
     n_failures = next(nth for nth in range(1, 100) if not fails_at(nth)) - 1
     assert n_failures >= 5
+
+
+def test_an_output_that_cannot_be_written_is_told_from_other_files(tmp_path):
+    output = tmp_path / "new" / "scores.tsv"
+
+    def fail(error):
+        with output_explained(output):
+            raise error
+
+    for named in (None, str(output), str(output.parent / ".draft" / "x"), str(tmp_path)):
+        with pytest.raises(InputError, match="scores.tsv cannot be written .*Choose another --output"):
+            fail(PermissionError(errno.EACCES, "Permission denied", named))
+    with pytest.raises(PermissionError):
+        fail(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "other" / "x")))
+    with pytest.raises(RunError, match="no space is left for .*/other"):
+        (tmp_path / "other").mkdir()
+        fail(OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "other" / "x")))
 
 
 def test_what_was_finished_before_the_disk_was_full_is_kept(open_run, write_number):

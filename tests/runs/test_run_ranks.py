@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from transencoder.errors import RunError
+from transencoder.errors import RunError, RunInUseError
 from transencoder.runs import Ranks, Run, read_log
 
 N_RANKS = 3
@@ -94,7 +94,7 @@ def test_all_ranks_compute_and_take_the_record_of_rank_0(tmp_path):
 def test_a_refusal_on_rank_0_reaches_all(tmp_path):
     with Run.open(tmp_path / "run", "seed = 1", "test"):
         outcomes = on_ranks(make_work(tmp_path, []))
-    assert all(isinstance(outcome, RunError) and "in use" in str(outcome) for outcome in outcomes)
+    assert all(isinstance(outcome, RunInUseError) and "in use" in str(outcome) for outcome in outcomes)
 
 
 def test_ranks_that_do_not_share_the_folder_are_named_on_all(tmp_path, monkeypatch):

@@ -1,6 +1,9 @@
 """Rows to train on: chunks and processes do not change what comes out; spans lie where the paper has them."""
 
+import os
 import shutil
+import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunError
 from transencoder.views import Contrasts, SpanMask, Spans, Synonyms, TwoViews, WordDeletion, as_is, compare, pairs
 
 LONG = "the washing machine stops before the drum is empty"
@@ -29,6 +32,28 @@ def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatc
     assert (tmp_path / "chunked").read_bytes() == (tmp_path / "parallel").read_bytes()
     other = Dataset.from_file(str(tmp_path / "other"))
     assert all(whole[side][:] != other[side][:] for side in whole.column_names)
+
+
+def killed(texts, randoms):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def patient(texts, randoms):
+    """Fails for the first text; with any other it takes longer than the test may."""
+    if "0" in texts:
+        raise InputError("no view")
+    time.sleep(600)
+
+
+@pytest.mark.parametrize(
+    ("view", "error", "message"), [(killed, RunError, "one of 2 .* was killed"), (patient, InputError, "no view")]
+)
+def test_the_end_of_one_process_ends_the_others_at_once(tmp_path, monkeypatch, view, error, message):
+    monkeypatch.setattr(pairs, "CHUNK", 1)
+    sentences = Dataset.from_dict({"text": [str(i) for i in range(9)]})
+    with pytest.raises(error, match=message):
+        TwoViews(first=as_is, second=view)(sentences, tmp_path / "views.arrow", 1, n_processes=2)
+    assert not (tmp_path / "views.arrow").exists()
 
 
 def test_what_a_seed_makes_stays():

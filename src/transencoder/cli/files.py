@@ -18,7 +18,8 @@ from transencoder import files
 from transencoder.cli.flags import option
 from transencoder.cli.terminal import is_first_rank, stdout
 from transencoder.configs.ranges import NO_URL
-from transencoder.errors import InputError, output_explained
+from transencoder.errors import InputError
+from transencoder.runs.files import output_explained
 
 if TYPE_CHECKING:
     import numpy as np

@@ -26,8 +26,9 @@ from transencoder.configs.encoder import width_of
 from transencoder.encoders.files import weights_tokens
 from transencoder.encoders.loading import backbone, load_trained, transformer_of
 from transencoder.encoders.saving import save
-from transencoder.errors import InputError, output_explained
+from transencoder.errors import InputError
 from transencoder.files import remove_abandoned, whole_folder
+from transencoder.runs.files import output_explained
 
 logger = logging.getLogger(__name__)
 

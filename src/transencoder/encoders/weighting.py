@@ -14,9 +14,10 @@ from transencoder.encoders.files import is_cross, weights_tokens
 from transencoder.encoders.loading import load_bi
 from transencoder.encoders.saving import save
 from transencoder.encoders.small import check_is_new
-from transencoder.errors import InputError, output_explained
+from transencoder.errors import InputError
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
+from transencoder.runs.files import output_explained
 from transencoder.tokens import TokenCache, Tokens, inverse_document_frequencies
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transencoder import progress, results
-from transencoder.errors import InputError, RunError, number, output_explained, shown_source
+from transencoder.errors import InputError, RunError, number, shown_source
 from transencoder.evidence import Evidence, draws_of
 from transencoder.metrics import N_RESAMPLES, interval
 from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
@@ -22,6 +22,7 @@ from transencoder.report.scores import BRACKETS, footnotes_of
 from transencoder.report.verdict import notes_of
 from transencoder.results import TableRow
 from transencoder.runs import read_log
+from transencoder.runs.files import output_explained
 
 logger = logging.getLogger(__name__)
 

@@ -292,6 +292,28 @@ def disk_full_explained(folder: Path) -> Iterator[None]:
         raise explained from error
 
 
+@contextmanager
+def output_explained(output: str | Path) -> Iterator[None]:
+    """Turn an error of the system inside the block into one that names the output, if it is the output's.
+
+    Raises:
+        NoSpaceError: A disk is full, the output's or that of temporary files.
+        InputError: The output cannot be written.
+    """
+    place = Path(output).absolute()
+    try:
+        with disk_full_explained(place.parent):
+            yield
+    except OSError as error:
+        if isinstance(error.filename, str):
+            named = Path(error.filename).absolute()
+            if not (named.is_relative_to(place.parent) or place.is_relative_to(named)):
+                raise
+        raise InputError(
+            f"{output} cannot be written ({error.strerror or reason_of(error)}). Choose another --output."
+        ) from error
+
+
 def system_error(error: BaseException, folder: Path | None = None) -> RunError | None:
     """Return a `RunError` that explains a system error: no space, no memory, no access to a file; None for any other.
 

@@ -62,7 +62,8 @@ class Ranks:
         """Run an action on rank 0 only. Every rank returns its value, or raises if it failed.
 
         Raises:
-            RunError: on the other ranks, when the action failed on rank 0, where the error itself is raised.
+            RunError: on the other ranks, when the action failed on rank 0, where the error itself is raised; if that is
+                a `RunError`, one of its kind.
         """
         value: Value | None = None
         failure: Exception | None = None
@@ -71,11 +72,13 @@ class Ranks:
                 value = action()
             except Exception as error:
                 failure = error
-        value, description = self.broadcast((value, None if failure is None else str(failure)))
+        kind = type(failure) if isinstance(failure, RunError) else RunError
+        value, told = self.broadcast((value, None if failure is None else (kind, f"rank 0 failed: {failure}")))
         if failure is not None:
             raise failure
-        if description is not None:
-            raise RunError(f"rank 0 failed: {description}")
+        if told is not None:
+            kind, message = told
+            raise kind(message)
         return value
 
 

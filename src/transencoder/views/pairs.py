@@ -8,9 +8,10 @@ import random as python_random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import cached_property
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from rapidfuzz.process import cpdist
 
 from transencoder import distributed, progress
 from transencoder.configs.run import SpanRows
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunError
 from transencoder.files import whole_file
 from transencoder.scripts import join_words, split_words
 from transencoder.views.texts import View, name_of
@@ -222,14 +223,20 @@ def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]
 def _chunks(
     sentences: Dataset, views: tuple[View, View], seed: int, n_processes: int
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield both views of each chunk; with several processes at most two chunks per process are in progress."""
+    """Yield both views of each chunk; with several processes at most two chunks per process are in progress.
+
+    Raises:
+        RunError: A process was killed.
+    """
     chunks = ((sentences[start : start + CHUNK]["text"], start) for start in range(0, len(sentences), CHUNK))
     if n_processes == 1:
         yield from (_make(views, seed, *chunk) for chunk in chunks)
         return
-    with ProcessPoolExecutor(
+    others = {*active_children()}
+    pool = ProcessPoolExecutor(
         n_processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(views, seed, os.getpid())
-    ) as pool:
+    )
+    try:
         under_way: deque[Future[tuple[list[str], list[str]]]] = deque()
         for chunk in chunks:
             under_way.append(pool.submit(_make_in_process, *chunk))
@@ -237,6 +244,14 @@ def _chunks(
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"one of {n_processes} processes that make views was killed, perhaps for want of memory; give fewer"
+        ) from error
+    finally:
+        for process in {*active_children()} - others:  # after an error some are in the middle of a chunk
+            process.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 _of_process: list[tuple[tuple[View, View], int]] = []
