@@ -20,6 +20,7 @@ from transencoder.configs import Form
 from transencoder.errors import InputError, reason_of, shorten
 from transencoder.files import sha256_of
 from transencoder.models import resolve_model
+from transencoder.runs.files import system_error
 
 logger = logging.getLogger(__name__)
 
@@ -267,10 +268,12 @@ def _check_config(content: Any, *, is_config: bool) -> None:
 
 @contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """Turn any error of the libraries, which raise many kinds, into an InputError."""
+    """Turn any error of the libraries, which raise many kinds, into an InputError; of the system, into a RunError."""
     try:
         yield
     except Exception as error:
+        if (explained := system_error(error)) is not None:
+            raise explained from error
         remedy = "Install what it needs" if isinstance(error, ImportError) else _AGAIN
         raise InputError(f"{what} ({reason_of(error)}). {remedy}") from error
 
