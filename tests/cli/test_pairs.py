@@ -54,6 +54,7 @@ def test_pairs_writes_a_tasks_pairs_and_says_counts(done, refused, tmp_path):
     assert done(*command, "pairs.tsv").startswith("pairs.tsv: 2 pairs of stsb")
     assert Path("pairs.tsv").read_text() == done(*command, "-") == "sentence1\tsentence2\na\tb\na\tc\n"
     refused("no unlabelled pair is left", *command, "pairs.tsv", "--exclude-test-sentences")
+    refused("Its name must end in", "pairs", "stsb", "--data-dir", tmp_path / "nowhere", "--output", "pairs.xls")
 
 
 @pytest.fixture

@@ -15,14 +15,15 @@ import torch
 from transencoder.cli import main
 
 SETTINGS = (
-    "--cycles 1 --precision fp32 --device cpu --bi.learning-rate 1e-3 --bi.batch-size 8 --bi.epochs 1 "
+    "--cycles 1 --precision fp32 --device $DEVICE_OF_TEST --bi.learning-rate 1e-3 --bi.batch-size 8 --bi.epochs 1 "
     "--cross.learning-rate 1e-3 --cross.batch-size 8 --cross.epochs 1 --cross.checkpoint-steps 4 --bi.checkpoint-steps 4"
 ).split()
 
 
 @pytest.fixture
-def command(tmp_path, tiny_files, tiny_bi_encoder, tiny_plm):
-    """Words of the command that trains two members, by the output's name."""
+def command(tmp_path, tiny_files, tiny_bi_encoder, tiny_plm, monkeypatch):
+    """Words of the command that trains two members, by the output's name; a variable names the device."""
+    monkeypatch.setenv("DEVICE_OF_TEST", "cpu")
     members = ["--start", tiny_bi_encoder, "--cross-start", tiny_plm, "--start", tiny_bi_encoder, "--pooling", "cls"]
     data = ["--pairs", tiny_files / "pairs.tsv", "--dev", tiny_files / "dev.tsv", "--tests", tiny_files / "test.tsv"]
     words = [str(word) for word in ("train", "trans-encoder", *data, *members, *SETTINGS)]

@@ -81,6 +81,22 @@ def test_a_local_start_is_not_a_base_model_and_the_packaged_one_has_its_hub_id(s
     assert head_of(model_card(result, "bi")).get("base_model") == ([MINILM] if start == "minilm" else None)
 
 
+@pytest.mark.parametrize(
+    ("source", "ids"),
+    [
+        ("stanfordnlp/snli and nyu-mll/multi_nli", ["stanfordnlp/snli", "nyu-mll/multi_nli"]),
+        ("stanfordnlp/snli[test] and nyu-mll/glue:mrpc", ["stanfordnlp/snli", "nyu-mll/glue"]),
+        ("sentence-transformers/stsb@abc (train)", ["sentence-transformers/stsb"]),
+        ("texts/mine.tsv and org/data", ["org/data"]),
+        ("texts/a:b.tsv", None),
+    ],
+)
+def test_the_card_names_the_data_sets_of_the_hub(source, ids, result):
+    """Was: the second of two, and those with a revision, a config or a split, were left out."""
+    result["data"]["pairs"]["source"] = source
+    assert head_of(model_card(result, "bi")).get("datasets") == ids
+
+
 HOSTILE = "a\n# b\n`<img src=x onerror=alert(1)>` ![c](d) | \\<script> \x1b[31m; rm -rf '~'"
 
 

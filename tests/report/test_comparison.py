@@ -167,6 +167,13 @@ def test_the_start_as_it_is_has_a_row_of_its_own(result, make_run, published):
     assert "The base model scores 75.00 in the run's precision and length, 75.50 as it is" in text
 
 
+def test_a_language_model_has_a_row(result, make_run, published):
+    """Was: the page of a run of `mlm` had the base model alone."""
+    result["best"], result["dev"] = {"mlm": {"path": "model"}}, None
+    result["scores"] = {"start": {"sts12": 60.0, "stsb": 60.0}, "mlm": {"sts12": 70.0, "stsb": 70.0}}
+    assert "| `runs/a` | masked language model | – | 70.00 | 70.00 | 70.00 |" in published(make_run("a", result))
+
+
 def test_recipes_have_tables_of_their_own(result, make_run, published):
     unnamed = copy.deepcopy(result)
     del unnamed["recipe"]

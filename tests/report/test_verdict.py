@@ -155,6 +155,11 @@ def test_bad_rows_lie_in_the_files_that_were_read(own, files, result):
     assert f"3 bad rows of the training pairs were skipped; {files}" in " ".join(notes_of(result))
 
 
+def test_bad_labelled_rows_are_told_too(result):
+    result["data"]["pairs"]["labelled"] = result["data"]["pairs"] | {"bad_rows": 1200}
+    assert "1,200 bad labelled rows were skipped; bad-labelled-rows.tsv in" in " ".join(notes_of(result))
+
+
 def test_notes_say_that_a_model_without_a_verdict_is_worse(result):
     """Of the others the verdict says it, and the notes no second time."""
     result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}

@@ -38,6 +38,7 @@ class Pairs:
     where: Where
 
     def __call__(self) -> None:
+        check_output(self.output)
         from transencoder.tasks import unlabelled_pairs
 
         is_inductive = self.exclude_test_sentences

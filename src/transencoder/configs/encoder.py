@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
-from transencoder.configs.fit import FitConfig
+from transencoder.configs.fit import NEEDED, FitConfig
 from transencoder.configs.ranges import Contradictions, Pooling, at_least, filled, source
 from transencoder.configs.run import (
     EmbeddingTeacher,
@@ -69,7 +69,7 @@ class EncoderConfig(RunConfig, ABC):
         if len(self.columns) > 2:
             yield f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs"
         method = type(self)
-        empty = [name for name in _NEEDED if getattr(self.fit, name) is None and getattr(method.fit, name) is not None]
+        empty = [name for name in NEEDED if getattr(self.fit, name) is None and getattr(method.fit, name) is not None]
         if empty:
             yield (
                 f"fit has no {' and no '.join(empty)}; give fit=dataclasses.replace({method.__name__}.fit, ...), which "
@@ -137,9 +137,6 @@ class EncoderConfig(RunConfig, ABC):
     def candidates(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Return other encoders that the loss trains; one is kept if it scores better on dev. Empty by default."""
         return ()
-
-
-_NEEDED = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio")
 
 
 @dataclass(frozen=True, kw_only=True)

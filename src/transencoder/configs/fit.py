@@ -12,6 +12,10 @@ _LATER = {"optimizer", "schedule", "trained_share", "matryoshka_dims", "adam_bet
 """Fields that were added after the first runs: at their defaults they are left out of keys, which stay the same."""
 
 
+NEEDED = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio")
+"""Fields that each method gives a default, or computes one for; None is not a value that a training can use."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Config):
     """Training settings of one encoder. In Trans-Encoder a field left empty takes the value of Table 16."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from transencoder.configs import Form, LabelPolicy
 from transencoder.context import Model, trained_model
-from transencoder.cycles.members import ContextMember, ContextTeacher, CycleContext
+from transencoder.cycles.members import ContextMember, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
 from transencoder.results import weak_cross_notes
 from transencoder.runs import StageRecord
@@ -85,7 +85,10 @@ class _Supervision:
 
 def _supervise(context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model]) -> _Supervision:
     """Score the pairs with the teachers, and make labels from the scores."""
-    others_part = [_other_part(context, teacher) for teacher in context.teachers]
+    others_part = [
+        _Labeller(each.name, each.source.key, context.scores_of_teacher(each), each.policy, each.weight)
+        for each in context.teachers
+    ]
     labellers = [*_members_part(context, form, teachers), *others_part]
     prefix = "" if context.config.share_labels else context.members[teachers[0].member].prefix
     labels = context.make(
@@ -131,11 +134,6 @@ def _members_part(context: CycleContext, form: Form, teachers: Sequence[Model]) 
         _Labeller(model.name, model.key, each, config.policy_of(context.members[model.member].config), weight)
         for model, each, weight in zip(models, scores, weights, strict=True)
     ]
-
-
-def _other_part(context: CycleContext, teacher: ContextTeacher) -> _Labeller:
-    scores = context.scores_of_teacher(teacher)
-    return _Labeller(teacher.name, teacher.source.key, scores, teacher.policy, teacher.weight)
 
 
 def _warn_of_narrow(labels: StageRecord) -> None:

@@ -113,8 +113,7 @@ def fit(
     started = time.monotonic()
     student.max_seq_length = config.max_length
     set_dropout(student, config.dropout)
-    share = config.trained_share
-    mix = None if share is None or share == 1.0 else _Mix(student, share)
+    mix = _Mix(student, config.trained_share or 0.0) if config.keeps_part else None
     adapters = None if config.lora_rank is None else _add_adapters(student, config, session.seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
@@ -202,8 +201,9 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
         yield
         return
     assert isinstance(student, SentenceTransformer), "configs refuse it for cross-encoders"
-    helpers = [each for name, part in loss.named_children() if name != "model" for each in part.modules()]
-    if any(isinstance(each, SentenceTransformer | PreTrainedModel) and _is_trained(each) for each in helpers):
+    parts = [each for name, part in loss.named_children() if name != "model" for each in part.modules()]
+    encoders = [each for each in parts if isinstance(each, SentenceTransformer | PreTrainedModel)]
+    if any(parameter.requires_grad for each in encoders for parameter in each.parameters()):
         raise InputError(
             f"mini_batch_size is {size}, and the loss trains another encoder too, which would take whole batches; "
             "leave it out"
@@ -229,10 +229,6 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
 
 def _tensors(features: dict[str, Any]) -> list[str]:
     return [name for name, value in features.items() if isinstance(value, torch.Tensor)]
-
-
-def _is_trained(model: nn.Module) -> bool:
-    return any(parameter.requires_grad for parameter in model.parameters())
 
 
 def check_lora() -> None:

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
+from transencoder.configs.fit import NEEDED
 from transencoder.cpu import fast_training
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.encoders import save
@@ -41,12 +42,6 @@ from transencoder.tokens import TokenCache, Tokens
 logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
-
-_OPTIONAL = (
-    *("dropout", "lora_rank", "lora_alpha", "head_learning_rate"),
-    *("mini_batch_size", "save_steps", "checkpoint_steps", "patience_epochs", "trained_share"),
-)
-"""Fields of a fit's config that may be None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +234,7 @@ def steps_in_all(n_rows: int, config: FitConfig) -> int:
 
 def batch_size(config: FitConfig) -> int:
     """Return the batch size of a config, after checking that no required field is None."""
-    names = [field.name for field in fields(config) if field.name not in _OPTIONAL]
-    empty = [name for name in names if getattr(config, name) is None]
+    empty = [name for name in NEEDED if getattr(config, name) is None]
     if config.batch_size is None or empty:
         raise InputError(
             f"{', '.join(empty)} of the fit's config {'is' if len(empty) == 1 else 'are'} not set; give FitConfig a "

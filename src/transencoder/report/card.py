@@ -134,20 +134,22 @@ def _datasets(result: Result) -> list[str]:
     """Return the hub ids of the training data; files have none."""
     _, record = results.training_data(result)
     parts = [record, *(record[name] for name in ("extra", "labelled", "documents") if name in record)]
-    return list(dict.fromkeys(filter(None, (_hub_id(part["source"]) for part in parts))))
+    sources = [source for part in parts for source in part["source"].split(" and ")]
+    return list(dict.fromkeys(filter(None, map(_hub_id, sources))))
 
 
 def _hub_id(source: str) -> str | None:
-    """Return the hub id at the start of a record's source; None for a file."""
+    """Return the hub id at the start of a record's source, without revision, config and split; None for a file."""
     name = source.partition(" ")[0]
-    is_id = "/" in name and _HUB_ID.fullmatch(name) and not _FILE.fullmatch(name) and not Path(name).exists()
-    return name if is_id else None
+    hub_id = re.split(r"[:@\[]", name)[0]
+    is_file = _FILE.fullmatch(name) or Path(name).exists()
+    return hub_id if "/" in hub_id and _HUB_ID.fullmatch(hub_id) and not is_file else None
 
 
 def _base_models(result: Result, form: Form) -> list[str]:
     """Return the hub ids of this form's base models; local folders are left out, as they mean nothing elsewhere."""
     config = result["config"]
-    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
+    members = config.get("members") or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
     hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
     ids = [hub_id(start).partition("@")[0] for start in hub_ids]

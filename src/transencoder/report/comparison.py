@@ -31,12 +31,7 @@ Values: TypeAlias = NDArray[np.float64]
 _DETAILS = ("stage", "name", "error")
 """Fields of a log line that are shown; other fields may hold paths of the local machine."""
 
-_ROWS = (
-    ("start", "base model"),
-    ("start_as_is", "base model as it is"),
-    ("bi", "bi-encoder"),
-    ("cross", "cross-encoder"),
-)
+_ROWS = (("start", "base model"), ("start_as_is", "base model as it is"), *FORM_TITLES.items())
 
 
 @dataclass(frozen=True)

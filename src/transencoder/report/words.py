@@ -266,8 +266,7 @@ def mining_text(record: MiningRecord) -> str:
 
 def starts_of(result: Result) -> list[str]:
     """Return the base models of the run's bi-encoders, as far as the config names them."""
-    members = result["config"].get("members") or []
-    starts = [member.get("start") for member in members if isinstance(member, dict)] or [result["config"].get("start")]
+    starts = [member.get("start") for member in result["config"].get("members") or [result["config"]]]
     return [shown_source(str(start)) for start in starts if start]
 
 

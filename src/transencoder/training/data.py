@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
-from transencoder.configs.run import LabelledRows, RunConfig, Text
+from transencoder.configs.run import RunConfig, Text
 from transencoder.context import Data, GivenScores, Scored
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
@@ -96,7 +96,10 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
     dev, tests = _labelled_sets(config)
     reader = _Reader(config, dev, tests, run_folder)
     if wanted.labels is not None:
-        text = _labelled_rows(reader, wanted, wanted.labels)
+        reader.check_exclusion()
+        text = read_labelled_rows(config, wanted, wanted.labels, reader.bad_rows())
+        text = reader.learnable(text, wanted.labels.n_rows)
+        text = text.noted(gold_rows=len(text.rows))
     elif wanted.is_paired:
         text = reader.pairs(wanted.source, wanted.columns)
     else:
@@ -181,13 +184,6 @@ class _Reader:
             raise InputError(
                 "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"
             )
-
-
-def _labelled_rows(reader: _Reader, wanted: Text, labels: LabelledRows) -> TrainingText:
-    reader.check_exclusion()
-    labelled = read_labelled_rows(reader.config, wanted, labels, reader.bad_rows())
-    labelled = reader.learnable(labelled, labels.n_rows)
-    return labelled.noted(gold_rows=len(labelled.rows))
 
 
 def _together(text: TrainingText, extra: TrainingText) -> TrainingText:

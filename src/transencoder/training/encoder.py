@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from transencoder import encoders
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
-from transencoder.context import Context, Model, Rows, base_model, trained_model
+from transencoder.context import Model, Rows, base_model, trained_model
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
 from transencoder.records import SizeRecord
@@ -22,7 +22,7 @@ from transencoder.training import label_teachers, parts
 from transencoder.training.data import read_text_data
 from transencoder.training.lengths import Lengths
 from transencoder.training.neighbours import neighbours
-from transencoder.training.pipeline import Pipeline, placed, settings_in_words
+from transencoder.training.pipeline import BaseContext, Pipeline, placed, settings_in_words
 from transencoder.training.result import Measurements
 from transencoder.training.scoring import measured
 
@@ -32,13 +32,7 @@ SMALLER = "student"
 _N_MEASURED = 256
 """Number of sentences of the training text that a student, and the model it is compared with, encode."""
 
-
-@dataclass
-class EncoderContext(Context[EncoderConfig]):
-    """Context that the stages of an encoder's run are built with."""
-
-    base: Model = field(kw_only=True)
-    """Model that is trained: the base model, or the smaller model that is cut from it."""
+EncoderContext = BaseContext[EncoderConfig]
 
 
 class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
@@ -78,19 +72,15 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         data = read_text_data(self.config, self.config.rows.text, run_folder)
         _check_held_out(self.config, len(data.training))
         base = base_model(self.folder, pooling=self.config.pooling)
-        self._read_lengths(data.training, base.max_length)
+        if self.config.reads_whole_texts:
+            lengths = Lengths.of(self.folder, data.training)
+            self._settle(lambda config: lengths.settle(config, base.max_length, base.max_length))
+            self.note_on_cuts = lengths.note_on_cuts(self.config.fit.max_length)
         classes: dict[str, Any] = {"class_names": tuple(data.record["classes"])} if "classes" in data.record else {}
         config = replace(self.config, **classes)
         context = EncoderContext(config, executor, data, base=base, max_length=config.fit.max_length)
         context.base = _cut(context, base)
         return context
-
-    def _read_lengths(self, rows: Dataset, limit: int | None) -> None:
-        """Measure how much of each text is read, and set `max_length` if it is `auto`."""
-        if self.config.reads_whole_texts:
-            lengths = Lengths.of(self.folder, rows)
-            self._settle(lambda config: lengths.settle(config, limit, limit))
-            self.note_on_cuts = lengths.note_on_cuts(self.config.fit.max_length)
 
     def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:
         """Build the pairs, the teachers' labels and the training; also return the teachers that were trained."""

@@ -17,7 +17,6 @@ from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -172,15 +171,22 @@ class Workers:
                 self._processes.append(process)
                 self._connections.append(connection)
         except BaseException:
-            self._end()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the workers."""
-        self._end()
+        for process in self._processes:
+            process.terminate()  # before its connection is closed, which it might log
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            try:
+                process.wait(_ENDED_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _send(self, number: int, queue: deque[Stage[Any]]) -> None:
         """Send the first stage of a worker's queue to the worker, if there is one."""
@@ -208,18 +214,6 @@ class Workers:
             f"worker {number + 1} of {n_workers} {how} while {stage} was waited for. Finished stages are kept: "
             "the same command goes on from the last checkpoints"
         )
-
-    def _end(self) -> None:
-        for process in self._processes:
-            process.terminate()  # before its connection is closed, which it might log
-        for connection in self._connections:
-            connection.close()
-        for process in self._processes:
-            try:
-                process.wait(_ENDED_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def parts_of(config: TransEncoder, given_device: str | None, method: str, n_workers: int) -> list[Part]:

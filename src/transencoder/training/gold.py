@@ -55,7 +55,7 @@ def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_
     else:
         parts, more = _scores(labels, readings), {}
     rows = concatenate_datasets(parts)
-    return TrainingText.read(name, rows).noted(**more).with_bad_rows(*files)
+    return TrainingText.read(name, rows, *files).noted(**more)
 
 
 def _split_of(source: str | Dataset) -> tuple[str | Dataset, str | None]:

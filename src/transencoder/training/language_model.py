@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 
 from transencoder.configs import FitConfig
-from transencoder.context import Context, Model, Rows, Training, Work, base_model, trained_model
+from transencoder.context import Model, Rows, Training, Work, base_model, trained_model
 from transencoder.encoders import check_length, forget_last_call, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError, plural
 from transencoder.fit import masked_loss, pack, train_language_model
@@ -21,7 +21,7 @@ from transencoder.methods.mlm import MLM
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.training.data import read_text_data
 from transencoder.training.parts import fetched
-from transencoder.training.pipeline import Pipeline, placed, settings_in_words
+from transencoder.training.pipeline import BaseContext, Pipeline, placed, settings_in_words
 from transencoder.training.result import Measurements
 from transencoder.training.scoring import measured
 
@@ -30,12 +30,7 @@ _CHUNK = 1024
 _CHARACTERS_PER_TOKEN = 4
 """Approximate number of characters of a token, for plans."""
 
-
-@dataclass
-class LanguageModelContext(Context[MLM]):
-    """Context that the stages of a language model's run are built with."""
-
-    base: Model = field(kw_only=True)
+LanguageModelContext = BaseContext[MLM]
 
 
 class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):

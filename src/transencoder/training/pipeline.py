@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,7 +15,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from transencoder.configs import FitConfig, nearest
 from transencoder.configs.run import RunConfig
-from transencoder.context import Context
+from transencoder.context import Context, Model
 from transencoder.devices import checked_device, computed_in
 from transencoder.errors import InputError, plural
 from transencoder.runs import Cost, Executor, Planner
@@ -24,6 +24,14 @@ from transencoder.training.result import Measurements
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 ContextT = TypeVar("ContextT", bound=Context[Any])
+
+
+@dataclass
+class BaseContext(Context[ConfigT]):
+    """Context of a run that trains one base model."""
+
+    base: Model = field(kw_only=True)
+    """Model that is trained: the base model, or the smaller or new one that a stage makes."""
 
 
 class Pipeline(ABC, Generic[ConfigT, ContextT]):

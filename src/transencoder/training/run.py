@@ -162,7 +162,9 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
         local = LocalExecutor(run, str(usable.device), usable.report_to)
         executor: Executor = local
         if pipeline.n_workers > 1:
-            parts = parts_of(usable, config.device, method_name(type(config)), pipeline.n_workers)
+            parts = parts_of(
+                usable, usable.device if config.device else None, method_name(type(config)), pipeline.n_workers
+            )
             executor = stack.enter_context(Workers(local, parts))
         context = pipeline.open(executor, run.folder)
         planner = Planner()

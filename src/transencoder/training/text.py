@@ -37,7 +37,9 @@ class TrainingText:
     @classmethod
     def read(cls, source: str | Dataset, rows: Dataset, *bad_rows: Path | None) -> TrainingText:
         """Return the rows read from a source, with a count of the bad rows that reading wrote to files."""
-        return cls(rows, data_record(source_name(source), rows)).with_bad_rows(*bad_rows)
+        text = cls(rows, data_record(source_name(source), rows))
+        files = [path for path in bad_rows if path is not None]
+        return text.noted(bad_rows=sum(map(_n_lines, files))) if files else text
 
     def left_out_with(self, other: TrainingText) -> dict[str, int]:
         """Return the number of rows that were left out of this text and of another, by reason."""
@@ -50,11 +52,6 @@ class TrainingText:
     def noted(self, **more: Any) -> TrainingText:
         """Return the same rows with more entries in their record."""
         return TrainingText(self.rows, self.record | more)  # type: ignore[arg-type]
-
-    def with_bad_rows(self, *files: Path | None) -> TrainingText:
-        """Count the bad rows that reading wrote to files; None: it wrote none."""
-        paths = [path for path in files if path is not None]
-        return self.noted(bad_rows=sum(_n_lines(path) for path in paths)) if paths else self
 
     def drawn(self, n_rows: int | None, field: str, seed: int) -> TrainingText:
         """Draw `n_rows` rows, which keep their order; None: all.
