@@ -10,6 +10,7 @@ imported everything.
 """
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -308,6 +309,7 @@ def main() -> None:
     parser.add_argument("--output", default=str(Path(__file__).with_name("results") / "damage.md"))
     args = parser.parse_args()
     import_everything()
+    gc.freeze()  # each training collects garbage
     with tempfile.TemporaryDirectory(prefix="damage-") as folder:
         parts = [Path(folder, str(number)) for number in range(args.processes)]
         children = [os.fork() or _part(part, args, number) for number, part in enumerate(parts)]

@@ -22,8 +22,9 @@ os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
 import pytest
 from jaxtyping import install_import_hook
 
-# sentence-transformers asks what is installed whenever a model is loaded.
+# sentence-transformers asks what is installed whenever a model is loaded, and a run notes the versions.
 importlib.metadata.metadata = functools.cache(importlib.metadata.metadata)
+importlib.metadata.version = functools.cache(importlib.metadata.version)
 
 if importlib.util.find_spec("transencoder.losses") is not None:
     # Shapes are checked in tests only, where the signatures carry them.

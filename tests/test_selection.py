@@ -160,11 +160,13 @@ def test_every_evaluation_records_them_on_pairs_that_nothing_is_trained_on(tiny_
 
 @pytest.mark.parametrize(("poolings", "share_labels"), [(("mean", "cls", None), True), (("mean", "cls"), False)])
 def test_members_are_compared_with_each_others_teachers(
-    tiny_method, few_pairs, tiny_bi_encoder, poolings, share_labels
+    tiny_method, few_pairs, tiny_bi_encoder, weights, poolings, share_labels
 ):
     members = tuple(Member(start=tiny_bi_encoder, pooling=pooling) for pooling in poolings)
     config = tiny_method(pairs=few_pairs, record_criteria=True, tests=(), members=members, share_labels=share_labels)
     trained = train(config)
+    assert len(trained.result["members"]) == len(members)
+    assert len(weights(trained.folder)) == 2 + 2 * len(members)
     for member in trained.result["members"]:
         record = member["cycles"][0]["cross"]
         (step, values), *_ = record["criteria"]

@@ -152,7 +152,7 @@ def test_parts_of_other_arrays_are_refused(parts, arrays, tmp_path):
 
 def test_a_part_is_read_alone(parts):
     parts().make(Shard(2, 2), doubled())
-    np.testing.assert_array_equal(parts().read(Shard(2, 2))["values"], 2 * ROWS[5:])
+    np.testing.assert_array_equal(parts().read(Shard(2, 2))[0]["values"], 2 * ROWS[5:])
     with pytest.raises(UnfitError, match="1-of-2.safetensors is missing$"):
         parts().read(Shard(1, 2))
 

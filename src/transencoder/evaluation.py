@@ -21,7 +21,7 @@ from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.metrics import METRICS, RANKING_METRICS, numbered, ranking
 from transencoder.scorers import BiScorer, Scorer, finite, score_on_ranks
-from transencoder.tasks import Role, Task, expand, load, load_classes
+from transencoder.tasks import Role, Task, expand, load
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def load_sets(
     sets = {}
     for task in expand(tasks):
         if task.metric == "accuracy":
-            classes = load_classes(task, **where)
+            classes = {role: load(task, role, **where) for role in task.splits}
             sets[task.name] = LabelledSet(classes["test"], task.metric, classes)
         else:
             sets[task.name] = LabelledSet(load(task, "test", **where), metric or task.metric)

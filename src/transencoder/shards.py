@@ -182,16 +182,12 @@ class Parts:
         names = distributed.from_first(write)
         return {name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in names}
 
-    def read(self, shard: Shard) -> Arrays:
-        """Return the arrays of a part, after checking its rows and its maker.
+    def read(self, shard: Shard) -> tuple[Arrays, str]:
+        """Return the arrays of a part, and its `computed_in`, after checking its rows and its maker.
 
         Raises:
             UnfitError: The part is missing, damaged, or from other rows or another maker.
         """
-        return self._read(shard)[0]
-
-    def _read(self, shard: Shard) -> tuple[Arrays, str]:
-        """Return the arrays of a part, and its `computed_in`."""
         path = self._path(shard)
         arrays, about = _content(path)
         digest, computed_in = about.pop("sha256", None), about.pop("computed_in", "")
@@ -213,7 +209,7 @@ class Parts:
         computed = set()
         for shard in self.shards():
             try:
-                arrays, computed_in = self._read(shard)
+                arrays, computed_in = self.read(shard)
             except UnfitError as error:
                 faults.append((shard, str(error)))
                 continue

@@ -23,6 +23,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 
 from transencoder import progress
+from transencoder.cutting import Texts, cut
 from transencoder.files import remove_folder, reserve, scratch_folder, whole_folder
 from transencoder.pairs import fingerprint, text_hashes
 from transencoder.runs.files import (
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 _CHUNK = 1024
 _AS_LISTS: Any = {"text": {"padding": False}, "common": {"return_tensors": None}}
 """Options that return lists, not tensors: pairs take half the time, sentences the same or a third less."""
-_CHARACTERS_A_TOKEN = 4
-"""Pairs with a text of at most this many characters for each token that the model reads are not cut beforehand."""
 _PARTITIONS = 64
 _BLOCK = 1 << 18
 _FIRSTS = ".firsts.bin"
@@ -47,7 +46,6 @@ _ABOUT = "about.json"
 _SIDE = re.compile(r"sentence\d+")
 
 Encoder = SentenceTransformer | CrossEncoder
-Texts = list[str] | list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -274,7 +272,8 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
         progress.task("tokenise", total) as advance,
     ):
         for chunk in texts:
-            features = model.preprocess(_cut(chunk, model), prompt=prompt, processing_kwargs=_AS_LISTS)
+            read = cut(chunk, model.tokenizer, model.max_seq_length)
+            features = model.preprocess(read, prompt=prompt, processing_kwargs=_AS_LISTS)
             found = features["input_ids"]
             ids.write(np.concatenate(found).astype(np.int32).tobytes())
             if "token_type_ids" in features:
@@ -302,33 +301,6 @@ def padded(model: Encoder) -> Iterator[None]:
     finally:
         if flattens:
             first.can_flatten_inputs = True
-
-
-def _cut(texts: Texts, model: Encoder) -> Texts:
-    """Cut both texts of pairs, if they are much longer than the model reads, so that the tokens it reads stay the same.
-
-    A tokenizer keeps what it truncates, for a pair in all combinations: two texts of 20,000 characters took 5 GB.
-    """
-    tokenizer, limit = model.tokenizer, model.max_seq_length
-    if limit is None or not tokenizer.is_fast or tokenizer.truncation_side == "left":
-        return texts
-    return [_cut_pair(text, tokenizer, limit) if isinstance(text, tuple) else text for text in texts]  # type: ignore[return-value]
-
-
-def _cut_pair(pair: tuple[str, str], tokenizer: Any, limit: int) -> tuple[str, str]:
-    if min(map(len, pair)) <= _CHARACTERS_A_TOKEN * limit:
-        return pair
-    tokens = [tokenizer(text, add_special_tokens=False, truncation=False, verbose=False) for text in pair]
-    lengths = [len(each["input_ids"]) for each in tokens]
-    longer = int(lengths[0] <= lengths[1])  # it must stay longer: of an odd number of tokens it keeps one more
-    cut = list(pair)
-    for which, least in ((1 - longer, limit), (longer, 4 * limit)):
-        words = tokens[which].word_ids()
-        # Text after a whole word does not change the tokens before it; a script without spaces may be one word.
-        ends = (i for i in range(least, min(lengths[which], 2 * least)) if words[i] != words[i - 1])
-        if (end := next(ends, 2 * least)) < lengths[which]:
-            cut[which] = pair[which][: tokens[which].token_to_chars(end).start]
-    return cut[0], cut[1]
 
 
 def _open_tokens(folder: Path) -> Tokens:

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="crashes are rec
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory):
+def given(tmp_path_factory, tiny_plm):
+    """Folder of what the commands read; with a tiny model what was imported is set aside, and a fork is quick."""
     folder = tmp_path_factory.mktemp("given")
     write_given(folder)
     return folder

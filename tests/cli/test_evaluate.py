@@ -52,10 +52,6 @@ def tasks(monkeypatch):
 
 
 def test_where_a_classifier_is_measured_an_ensemble_has_no_score(measured, loaded, tasks, monkeypatch):
-    monkeypatch.setattr(
-        "transencoder.evaluation.load_classes",
-        lambda *_, **__: dict.fromkeys(("test",), Dataset.from_dict({"score": [0]})),
-    )
     monkeypatch.setattr("transencoder.evaluation.evaluate_classes", lambda *_: 60.0)
     record = measured("long", "short", "--ensemble", "--tasks", "sicke", "sts12")
     assert record["each"]["long"]["scores"] == {"sicke": 60.0, "sts12": pytest.approx(100.0)}

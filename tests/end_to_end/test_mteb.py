@@ -1,5 +1,6 @@
 """mteb measures what a run saves: a made-up task of its own kind, and the number that `evaluate` gives."""
 
+import gc
 import importlib.util
 
 import pytest
@@ -24,6 +25,7 @@ def test_mteb_runs_on_a_saved_bi_encoder(tiny_method, tiny_pairs, tmp_path, monk
     from transencoder.evaluation import evaluate
     from transencoder.scorers import BiScorer
 
+    gc.freeze()  # mteb's objects, at which the tests after this one would look whenever they collect garbage
     scored = tiny_pairs.select(range(100, 160))
 
     class Planted(AbsTaskSTS):

@@ -85,10 +85,9 @@ def test_a_kept_projection_is_saved_and_another_is_not(tiny_start, wide_teacher,
     dense = kept[-1]
     assert (dense.in_features, dense.out_features) == (32, 48)
     assert isinstance(dense.activation_function, torch.nn.Tanh) == (method == "congen")
-    for projection in ("training", "auto"):
-        assert (
-            train(tiny_start(method, **common, projection=projection)).bi_encoder[-1].config_keys != dense.config_keys
-        )
+    if method == "ckd":
+        other = train(tiny_start(method, **common, projection="auto")).bi_encoder
+        assert other[-1].config_keys != dense.config_keys
 
 
 @pytest.mark.parametrize("method", ["congen", "ckd", "embedding-mse"])

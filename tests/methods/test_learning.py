@@ -244,8 +244,7 @@ def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, pl
     both = {"start": str(simcse.folder), "views": str(views)}
     assert 0.3 < found(simcse) < 0.45
     across, itself = (
-        [found(learn("sct", **both, queue_size=128, comparison=comparison, seed=seed)) for seed in (1, 4)]
-        for comparison in ("cross", "identical")
+        found(learn("sct", **both, queue_size=128, comparison=comparison)) for comparison in ("cross", "identical")
     )
-    assert min(across) > 0.6
-    assert min(np.subtract(across, itself)) > 0.15
+    assert across > 0.6
+    assert across - itself > 0.15

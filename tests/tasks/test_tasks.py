@@ -7,7 +7,7 @@ import pytest
 
 from tests.tasks.conftest import write_rows
 from transencoder.errors import InputError
-from transencoder.tasks import SUITES, TASKS, StandIn, load, load_classes, load_named, unlabelled_pairs
+from transencoder.tasks import SUITES, TASKS, StandIn, load, load_named, unlabelled_pairs
 
 
 def test_scores_keep_the_tasks_range_and_columns_get_our_names(small_data):
@@ -73,8 +73,7 @@ def test_the_rows_of_a_test_without_labels_are_drawn_from_others(small_data, wri
 def test_rows_without_a_class_are_left_out(small_data, write_split, caplog):
     write_split(TASKS["snli"], "test", [("a", "b", -1), ("c", "d", 2), ("e", "f", 0)])
     caplog.set_level(logging.INFO)
-    sets = load_classes("snli", data_folder=small_data)
-    scores = {role: rows["score"][:] for role, rows in sets.items()}
+    scores = {role: load("snli", role, data_folder=small_data)["score"][:] for role in TASKS["snli"].splits}
     assert scores == {"train": [1, 0, 2, 1], "dev": [1, 0, 2, 1], "test": [2, 0]}
     assert "snli: 1 of 3 rows of test have no class and are left out" in caplog.text
 

@@ -13,34 +13,34 @@ from transencoder.losses import DropHead, drophead
 from transencoder.training import encoder_stages
 
 
-def test_the_projector_is_in_the_loss_and_not_in_the_model(tiny_start, monkeypatch):
-    seen = []
-    fit = student.KeepBest
+@pytest.fixture
+def before_training(tiny_start, monkeypatch):
+    """Return a method's loss as it is before the first step; the run then ends."""
+    losses = []
 
-    class Watch(fit):
-        def __init__(self, model, folder, loss, **options):
-            super().__init__(model, folder, loss, **options)
-            seen.append({name for name, _ in loss.named_parameters() if not name.startswith("model.")})
+    def stop(model, folder, loss, **options):
+        losses.append(loss)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(student, "KeepBest", Watch)
-    train(tiny_start("simcse"))
-    train(tiny_start("simcse", projector=False))
-    assert seen == [{"projector.0.weight", "projector.0.bias"}, set()]
+    def loss_of(method, **settings):
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny_start(method, dev=None, tests=(), **settings))
+        return losses[-1]
+
+    monkeypatch.setattr(student, "KeepBest", stop)
+    return loss_of
+
+
+def test_the_projector_is_in_the_loss(before_training):
+    losses = before_training("simcse"), before_training("simcse", projector=False)
+    own = [{name for name, _ in loss.named_parameters() if not name.startswith("model.")} for loss in losses]
+    assert own == [{"projector.0.weight", "projector.0.bias"}, set()]
 
 
 @pytest.mark.parametrize("method", ["simcse", "diffcse", "dclr", "sct"])
-def test_another_seed_draws_another_projector(tiny_start, method, monkeypatch):
-    drawn = []
-
-    class Watch(KeepBest):
-        def __init__(self, model, folder, loss, **options):
-            super().__init__(model, folder, loss, **options)
-            drawn.append(loss.projector[0].weight.detach().clone())
-
-    monkeypatch.setattr(student, "KeepBest", Watch)
-    for seed in (1, 2):
-        train(tiny_start(method, seed=seed, dev=None, tests=()))
-    assert not (drawn[0] == drawn[1]).any()
+def test_another_seed_draws_another_projector(before_training, method):
+    first, second = (before_training(method, seed=seed).projector[0].weight for seed in (1, 2))
+    assert not (first == second).any()
 
 
 def test_clipping_counts_what_the_loss_trains(tiny_start, monkeypatch):

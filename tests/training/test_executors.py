@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing import Pipe
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -149,15 +149,12 @@ def test_a_worker_whose_parent_ends_before_it_reads_the_last_answer_ends_in_sile
         theirs.recv()
 
 
-PARENT = """
-import sys, time
-from transencoder.training import worker
-from transencoder.training.executors import Part, _started
-sys.executable = sys.argv[1]
-process, _ = _started(Part("run", "trans-encoder", "cpu", None, (), (), log_level=20, number=0, n_workers=1, parent=0))
-print(process.pid, flush=True)
-time.sleep(600)
-"""
+def parent_of(program, connection):
+    """Start a worker whose interpreter is another program, and tell its process."""
+    sys.executable = str(program)
+    process, _ = _started(Part("run", "trans-encoder", "cpu", None, (), (), 20, number=0, n_workers=1, parent=0))
+    connection.send(process.pid)
+    time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker looks for its parent itself, now and then")
@@ -166,10 +163,13 @@ def test_a_worker_that_looks_for_nobody_ends_with_its_killed_parent(tmp_path):
     busy = tmp_path / "busy"
     busy.write_text("#!/bin/sh\nexec sleep 600\n")
     busy.chmod(0o755)
-    with subprocess.Popen([sys.executable, "-c", PARENT, busy], stdout=subprocess.PIPE, text=True) as parent:
-        pid = int(parent.stdout.readline())
-        assert Path(f"/proc/{pid}").exists()
-        parent.kill()
+    ours, theirs = Pipe()
+    parent = get_context("fork").Process(target=parent_of, args=(busy, theirs))
+    parent.start()
+    pid = ours.recv()
+    assert Path(f"/proc/{pid}").exists()
+    parent.kill()
+    parent.join()
     for _ in range(100):
         state = Path(f"/proc/{pid}/stat").read_text().split()[2] if Path(f"/proc/{pid}").exists() else "Z"
         if state == "Z":

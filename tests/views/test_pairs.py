@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatc
     sentences = Dataset.from_dict({"text": [f"{LONG} {i}" for i in range(50)]})
     views = {"first": Synonyms(table={"drum": ("tub", "barrel")}), "second": WordDeletion()}
     monkeypatch.setattr(pairs, "CHUNK", 7)
+    monkeypatch.setattr(pairs, "get_context", lambda _: get_context("fork"))  # quick: it has imported everything
     for name, n_processes, seed in (("chunked", 1, 1), ("parallel", 2, 1), ("other", 1, 2)):
         TwoViews(**views)(sentences, tmp_path / name, seed, n_processes)
     monkeypatch.setattr(pairs, "CHUNK", 50)
@@ -50,6 +52,7 @@ def patient(texts, randoms):
 )
 def test_the_end_of_one_process_ends_the_others_at_once(tmp_path, monkeypatch, view, error, message):
     monkeypatch.setattr(pairs, "CHUNK", 1)
+    monkeypatch.setattr(pairs, "get_context", lambda _: get_context("fork"))  # quick: it has imported everything
     sentences = Dataset.from_dict({"text": [str(i) for i in range(9)]})
     with pytest.raises(error, match=message):
         TwoViews(first=as_is, second=view)(sentences, tmp_path / "views.arrow", 1, n_processes=2)

@@ -59,6 +59,10 @@ class Config:
         """Yield an error message for each contradiction between fields; the first one is raised."""
         yield from ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is no field, such as a loaded model: another process loads its own."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
 
 def source(default: Any = MISSING) -> Any:
     """Declare a field of rows: the name of a file or data set, or a value that `in_memory.as_source` accepts."""

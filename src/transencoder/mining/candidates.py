@@ -84,7 +84,7 @@ def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarra
     pairs = []
     for n_th, block in enumerate(blocks):
         numbers = (Shard(shard * len(blocks) + n_th + 1, parts.n_rows) for shard in range(n_shards))
-        found = [parts.read(number) for number in numbers]
+        found = [parts.read(number)[0] for number in numbers]
         scores, rows = (np.concatenate([each[name][0] for each in found], axis=1) for name in ("scores", "rows"))
         best = np.argsort(-scores, axis=1, kind="stable")[:, :n_found]
         pairs.append(at_ranks(block, np.take_along_axis(rows, best, 1), are_one=corpora.are_one))

@@ -1,7 +1,7 @@
 """Content of rows: fingerprints, exact duplicates and the statistics of a training text."""
 
-import array
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -65,7 +65,9 @@ def row_hash(values: Sequence[object]) -> int:
 
 def row_hashes(dataset: Dataset, columns: Sequence[str]) -> np.ndarray:
     """Return the `row_hash` of the given columns for every row, uint64 (rows,)."""
-    return np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
+    blocks = dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_BLOCK_ROWS)
+    rows = (zip(*(block.column(column).to_pylist() for column in columns), strict=True) for block in blocks)
+    return np.fromiter(map(row_hash, itertools.chain.from_iterable(rows)), np.uint64)
 
 
 def drop_duplicates(dataset: Dataset) -> Dataset:
@@ -148,7 +150,7 @@ def text_statistics(rows: Dataset) -> TextStatistics:
         "texts": int(hashes.size),
         "distinct_texts": len(times),
         "most_repeated": int(times.max(initial=0)),
-        "repeated_rows": len(rows) - len(np.unique(_mixed(hashes))),
+        "repeated_rows": len(rows) - len(np.unique(hashes @ _MIXER ** np.arange(len(columns), dtype=np.uint64))),
         "same_text_rows": int((hashes == hashes[:, :1]).all(axis=1).sum()) if len(columns) > 1 else 0,
         "characters": int(characters.sum()),
         "longest": longest,
@@ -189,11 +191,6 @@ def _bytes_of(name: str, values: Any) -> Iterator[Any]:
         )
 
 
-def _row_hashes(dataset: Dataset, columns: Sequence[str]) -> Iterator[int]:
-    for block in dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_BLOCK_ROWS):
-        yield from map(row_hash, zip(*(block.column(column).to_pylist() for column in columns), strict=True))
-
-
 def _rows_of_repeated_hashes(hashes: np.ndarray, part: int) -> np.ndarray:
     """Return the rows that share their hash with another row, grouped by hash and ascending within each group."""
     some_byte = hashes.view(np.uint8)[::8]
@@ -232,14 +229,6 @@ def _quantile(lengths: np.ndarray, share: float) -> float:
     return float(np.searchsorted(totals, share * totals[-1])) if totals[-1] else 0.0
 
 
-def _mixed(hashes: np.ndarray) -> np.ndarray:
-    """Combine the hashes of a row's texts, in order, into one hash per row."""
-    mixed = hashes[:, 0].copy()
-    for column in hashes.T[1:]:
-        mixed = mixed * _MIXER + column
-    return mixed
-
-
 def _scripts(characters: np.ndarray) -> dict[str, int]:
     """Count the characters of each Unicode script, leaving out those that belong to no single one."""
     from fontTools import unicodedata  # imported here because loading its table takes 170 ms
@@ -255,7 +244,7 @@ def _scripts(characters: np.ndarray) -> dict[str, int]:
 
 def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
     """Return the two texts of each pair, with `both_orders` also in the other order."""
-    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+    keys = set(zip(pairs["sentence1"][:], pairs["sentence2"][:], strict=True))
     return keys | {(second, first) for first, second in keys} if both_orders else keys
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from transencoder.errors import InputError
-from transencoder.files import TEMPORARY, move_into_place, remove_folder, remove_temporary
+from transencoder.files import TEMPORARY, remove_folder, remove_temporary, whole_folder
 from transencoder.runs.files import (
     Checksum,
     DamagedError,
@@ -150,17 +150,14 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
             return None
     except DamagedError:
         return None
-    unfinished = folder.with_name(f"{TEMPORARY}{folder.name}")
-    remove_folder(unfinished)
+    unneeded = shutil.ignore_patterns(CHECKPOINTS_NAME, f"{TEMPORARY}*", "*.tmp")
     try:
-        shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME, f"{TEMPORARY}*", "*.tmp"))
+        with whole_folder(folder, replaces=True) as draft:  # an attempt may have been interrupted
+            shutil.copytree(source, draft, ignore=unneeded, dirs_exist_ok=True)
     except (FileNotFoundError, shutil.Error):
-        remove_folder(unfinished)
         if (source / RECORD_NAME).exists():
             raise
         return None  # the other run was cleaned meanwhile
-    remove_folder(folder)  # an attempt that was interrupted
-    move_into_place(unfinished, folder)
     return read_record(folder, key)
 
 

@@ -248,8 +248,8 @@ def _check_ids(corpus: Dataset) -> None:
 
 
 def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
-    """Warn of documents that are longer than the model's maximum length; check the first `_CHUNK` only."""
-    texts = corpus[:_CHUNK]["text"]
+    """Warn of documents that are longer than the model's maximum length; check the first 1,024 only."""
+    texts = corpus[:1024]["text"]
     share = embedder.share_cut(texts)
     if share:
         logger.warning(

@@ -12,6 +12,7 @@ from sentence_transformers.util import truncate_embeddings
 
 from transencoder import progress
 from transencoder.configs import Pooling, Precision
+from transencoder.cutting import cut
 from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
@@ -61,7 +62,7 @@ class Embedder:
         limit = self.model.max_seq_length
         if limit is None:
             return 0.0
-        given = [self.document_prompt + text for text in texts]
+        given = cut([self.document_prompt + text for text in texts], self.model.tokenizer, limit + 1)
         tokens = self.model.tokenizer(given, truncation=False, verbose=False)["input_ids"]
         return float(np.mean([len(each) > limit for each in tokens]))
 

@@ -48,11 +48,12 @@ def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
     texts = None if queries is None else dict(zip(queries["id"][:], queries["text"][:], strict=True))
     answers: dict[str, set[str]] = defaultdict(set)
     others = set()
-    for row in rows:
-        if row.get("score", 1.0) > 0:
-            answers[row["sentence1"]].add(row["sentence2"])
+    scores = rows["score"][:] if "score" in rows.column_names else [1.0] * len(rows)
+    for query, document, score in zip(rows["sentence1"][:], rows["sentence2"][:], scores, strict=True):
+        if score > 0:
+            answers[query].add(document)
         else:
-            others.add(row["sentence1"])
+            others.add(query)
     if not answers:
         raise InputError(
             "no query has a document of relevance above 0, so there is nothing to measure; is it the right column?"

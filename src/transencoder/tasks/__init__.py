@@ -97,19 +97,6 @@ def load_named(
     return others.select(np.sort(chosen)), drawn
 
 
-def load_classes(
-    task: Task | str,
-    *,
-    data_folder: str | Path | None = None,
-    cache_folder: str | Path | None = None,
-    token: str | None = None,
-) -> dict[Role, Dataset]:
-    """Read the rows to train, select and evaluate a classifier on: `train`, `dev` and `test`, as `load` reads them."""
-    roles: tuple[Role, ...] = ("train", "dev", "test")
-    where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
-    return {role: load(task, role, **where) for role in roles}
-
-
 def range_of(task: Task) -> tuple[float, float]:
     """Return the lowest and the highest score that pairs from `load` can have."""
     return (0.0, 1.0) if task.positive_label is not None else task.score_range
@@ -185,7 +172,7 @@ def unlabelled_pairs(
 def sentences_of(datasets: Iterable[Dataset]) -> set[str]:
     """Collect the sentences of pairs, normalised in case and white space, for `without_sentences`."""
     columns = ("sentence1", "sentence2")
-    return {_normalised(text) for dataset in datasets for column in columns for text in dataset[column]}
+    return {_normalised(text) for dataset in datasets for column in columns for text in dataset[column][:]}
 
 
 def without_sentences(rows: Dataset, sentences: set[str]) -> Dataset:

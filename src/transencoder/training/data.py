@@ -255,7 +255,7 @@ def _read_classes(config: RunConfig, task: tasks.Task, role: _Role) -> Scored:
             f"dev is {task.name}, where a classifier is trained anew at each evaluation; give one of its graded or "
             "binary neighbours, such as stsb, and leave it to tests"
         )
-    sets = tasks.load_classes(task, **where(config))
+    sets = {split: tasks.load(task, split, **where(config)) for split in task.splits}
     if len(set(sets["train"]["score"][:])) < 2:
         raise InputError(f"{task.name}: the rows of its train split are all of one class; a classifier needs two")
     record = data_record(f"{task.dataset} (a classifier of train, chosen on dev, on test)", sets["test"])

@@ -241,7 +241,7 @@ def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
         return []
     lines = []
     if labels.class_names:
-        counts = Counter(context.data.training["label"])
+        counts = Counter(context.data.training["label"][:])
         named = (f"{name} ({counts[float(number)]:,})" for number, name in enumerate(labels.class_names))
         lines.append(f"classes: {', '.join(named)}")
     learners = planner.of_kind(label_teachers.LabelTeacher)

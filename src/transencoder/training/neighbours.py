@@ -36,7 +36,7 @@ class Neighbours(Stage[Work]):
         data = self.rows.data
         sides = [name for name in ("text", "sentence1", "sentence2") if name in data.column_names]
         some = data.select(_spread(len(data), _MOST_TEXTS // len(sides))).select_columns(sides)
-        texts = np.array([text for side in sides for text in some[side]], object)
+        texts = np.array([text for side in sides for text in some[side][:]], object)
         different = np.sort(np.unique(texts, return_index=True)[1])
         some = some.rename_columns({side: f"sentence{number}" for number, side in enumerate(sides, 1)})
         embeddings = []

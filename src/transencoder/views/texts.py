@@ -4,10 +4,10 @@ import hashlib
 import os
 import random as python_random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transencoder.configs import ranges
 from transencoder.configs.ranges import Config, Contradictions
@@ -148,10 +148,6 @@ class MaskedWords(Config):
 
         model = weights_fingerprint(self.folder)[:16]
         return f"MaskedWords({model}, share={self.share}, n_best={self.n_best}, max_length={self.max_length})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the loaded model: another process loads its own."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _filler(self) -> "Filler":

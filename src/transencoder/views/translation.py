@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ from datasets import Dataset
 
 from transencoder.configs.ranges import Config, Contradictions, at_least
 from transencoder.errors import InputError, reason_of, shorten
-from transencoder.pairs import fingerprint, read_pairs, text_hashes
+from transencoder.pairs import fingerprint, read_pairs, row_hashes, text_hashes
 from transencoder.views.texts import Randoms, name_of
 
 logger = logging.getLogger(__name__)
 
-_BLOCK_ROWS = 4096
 _REFUSAL = "{folder} is no translation model ({reason}). Give a sequence-to-sequence one, such as Marian's"
 
 Translate = Callable[[list[str]], list[str]]
@@ -82,10 +81,6 @@ class Translator(Config):
 
         return f"Translator({weights_fingerprint(self.folder)[:16]}, {self.n_beams}, {self.max_length})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the loaded model: another process loads its own."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         return _load(self.folder, self.device)
@@ -105,11 +100,8 @@ class Translator(Config):
         n_written = int((written != tokenizer.eos_token_id).all(1).sum())
         if n_read or n_written:
             logger.warning(
-                "%s: %d texts and %d translations reach %d tokens; what comes after is lost",
-                self.folder,
-                n_read,
-                n_written,
-                self.max_length,
+                "%s: %d texts reach %d tokens and %d translations %d; what comes after is lost",
+                *(self.folder, n_read, length, n_written, self.max_length),
             )
         translations: list[str] = tokenizer.batch_decode(written, skip_special_tokens=True)
         return translations
@@ -155,10 +147,7 @@ class GivenTranslations:
     """
 
     def __init__(self, pairs: Dataset, name: str) -> None:
-        hashes = np.empty(len(pairs), np.uint64)
-        for start in range(0, len(pairs), _BLOCK_ROWS):
-            texts = pairs[start : start + _BLOCK_ROWS]["sentence1"]
-            hashes[start : start + len(texts)] = text_hashes(texts)
+        hashes = row_hashes(pairs, ("sentence1",))
         self._rows = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._rows]
         self._pairs = pairs
