@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from transencoder.cli import main
-from transencoder.labels import Teacher
 
 RECIPE = """method = "trans-encoder"
 pairs = "a.tsv"
@@ -95,11 +94,11 @@ def loaded(monkeypatch):
     """Models `long` and `short`, which give three pairs their scores; returns the names of those that were loaded."""
     names = []
 
-    def load_teacher(name, scoring, where, token_folder):
+    def load_scorer(name, scoring, where, token_folder):
         names.append(name)
-        return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: np.float32(SCORES[name])))
+        return SimpleNamespace(score=lambda pairs: np.float32(SCORES[name]))
 
-    monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring._load_scorer", load_scorer)
     monkeypatch.setattr(
         "transencoder.cli.scoring.fingerprints_of", lambda scoring, where: [f"of {name}" for name in scoring.models]
     )

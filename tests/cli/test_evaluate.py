@@ -11,7 +11,6 @@ import pytest
 from datasets import Dataset
 
 from transencoder.configs.run import RunConfig
-from transencoder.labels import Teacher
 from transencoder.metrics import METRICS, RANKING_METRICS, metric_draws, row_intervals
 
 
@@ -91,10 +90,10 @@ def hundred(monkeypatch):
     scores = np.float32([rng.normal(size=100), rng.normal(size=100), gold + rng.normal(size=100)])
     found = dict(zip(("minilm-1", "runs/a/bi-encoder", "runs/a/cross-encoder"), scores, strict=True))
 
-    def load_teacher(name, scoring, where, token_folder):
-        return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: found[name]))
+    def load_scorer(name, scoring, where, token_folder):
+        return SimpleNamespace(score=lambda pairs: found[name])
 
-    monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring._load_scorer", load_scorer)
     rows = [f"a{i}\tb\t{grade}\n" for i, grade in enumerate(gold)]
     Path("dev.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
     return SimpleNamespace(gold=gold, scores=scores, typed=(*found, "--ensemble", "--pairs", "dev.tsv"))
@@ -148,9 +147,9 @@ def test_both_models_of_a_run_are_measured(measured, refused, pairs, monkeypatch
     for form in ("bi-encoder", "cross-encoder"):
         Path("run", form).mkdir(parents=True)
     Path("run/recipe.toml").touch()
-    teacher = SimpleNamespace(score=lambda pairs: np.arange(len(pairs), dtype=np.float32))
+    scorer = SimpleNamespace(score=lambda pairs: np.arange(len(pairs), dtype=np.float32))
     with monkeypatch.context() as patch:
-        patch.setattr("transencoder.cli.scoring._load_teacher", lambda name, *_: Teacher(name=name, scorer=teacher))
+        patch.setattr("transencoder.cli.scoring._load_scorer", lambda *_: scorer)
         assert measured("run", "--pairs", pairs)["models"] == ["run/bi-encoder", "run/cross-encoder"]
     refused("it has run/bi-encoder and run/cross-encoder: give one of these", "score", "run", "--pairs", pairs)
     refused(

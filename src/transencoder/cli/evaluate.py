@@ -28,7 +28,7 @@ from transencoder.errors import ABSENT, InputError, plural, spreadsheet_cell
 from transencoder.records import AVERAGE, Interval, IntervalRecord
 
 if TYPE_CHECKING:
-    from transencoder import evaluation, labels, scorers
+    from transencoder import evaluation, scorers
 
 _ENSEMBLE = "ensemble"
 _SEED = 2021
@@ -164,10 +164,11 @@ def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], wei
     from transencoder.scorers import MeanScorer
 
     rows = []
-    with loaded(options.scoring, options.rows) as teachers, progress.task("sets", len(sets)) as advance:
-        ensemble = MeanScorer([teacher.scorer for teacher in teachers], weights) if weights else None
+    with loaded(options.scoring, options.rows) as found, progress.task("sets", len(sets)) as advance:
+        models = dict(zip(options.scoring.models, found, strict=True))
+        ensemble = MeanScorer(found, weights) if weights else None
         for name, each in sets.items():
-            rows.append(_row(name, each, teachers, ensemble))
+            rows.append(_row(name, each, models, ensemble))
             advance(1)
     if len(rows) > 1 and len({row.metric for row in rows}) == 1:
         scores = {model: float(np.mean([row.scores[model] for row in rows])) for model in rows[0].scores}
@@ -178,12 +179,15 @@ def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], wei
 
 
 def _row(
-    name: str, labelled: evaluation.LabelledSet, teachers: Sequence[labels.Teacher], ensemble: scorers.MeanScorer | None
+    name: str,
+    labelled: evaluation.LabelledSet,
+    models: Mapping[str, scorers.Scorer],
+    ensemble: scorers.MeanScorer | None,
 ) -> Row:
     from transencoder import evaluation, metrics
 
     metric, n_queries, drawn = labelled.metric, None, None
-    measured = {each.name: evaluation.measure_with_scores(each.scorer, labelled) for each in teachers}
+    measured = {model: evaluation.measure_with_scores(scorer, labelled) for model, scorer in models.items()}
     given = [scores for _, scores in measured.values() if scores is not None]
     if ensemble is not None:
         mean = ensemble.mean_of(given) if given else None  # without embeddings it has no classifier

@@ -26,7 +26,7 @@ from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder import labels, scorers, shards
+    from transencoder import scorers, shards
 
 _SCORES = "scores"
 
@@ -185,11 +185,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
     with ExitStack() as stack:
         folder = stack.enter_context(_folder_of_parts(options))
         is_on_ray = options.sharding.engine == "ray"
-        models = (
-            []
-            if merge or is_on_ray
-            else [each.scorer for each in stack.enter_context(loaded(options.scoring, options.rows))]
-        )
+        models = [] if merge or is_on_ray else stack.enter_context(loaded(options.scoring, options.rows))
         work = _Work(folder, pairs, models, _maker(options.scoring, options.rows))
         if shard is not None:
             work.parts.make(shard, work.score_rows)
@@ -241,9 +237,8 @@ def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
     """Load a command's pairs and models in another process, and return a function that makes the part of a shard."""
     pairs = transencoder.read_pairs(options.pairs, **vars(options.rows))
     stack = ExitStack()
-    teachers = stack.enter_context(loaded(options.scoring, options.rows))
-    maker = _maker(options.scoring, options.rows)
-    work = _Work(Path(f"{options.output}.parts"), pairs, [each.scorer for each in teachers], maker)
+    models = stack.enter_context(loaded(options.scoring, options.rows))
+    work = _Work(Path(f"{options.output}.parts"), pairs, models, _maker(options.scoring, options.rows))
 
     def make(shard: shards.Shard, *, _open: ExitStack = stack) -> None:  # it keeps the models' tokens
         work.parts.make(shard, work.score_rows)
@@ -339,16 +334,15 @@ def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
 
 
 @contextmanager
-def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
+def loaded(scoring: Models, where: Where) -> Iterator[list[scorers.Scorer]]:
     """Load the models as they were saved, bi- or cross-encoders; their tokens are kept until the block ends."""
     with scratch_folder() as folder:
-        yield [_load_teacher(model, scoring, where, folder) for model in scoring.models]
+        yield [_load_scorer(model, scoring, where, folder) for model in scoring.models]
 
 
-def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> labels.Teacher:
-    from transencoder import encoders, inference, labels, tokens
+def _load_scorer(name: str, scoring: Models, where: Where, token_folder: Path) -> scorers.Scorer:
+    from transencoder import encoders, inference, tokens
 
     folder = encoders.fetch(name, revision=scoring.revision, **where.hub)
     options = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision")}
-    scorer = inference.load_scorer(folder, **options, cache=tokens.TokenCache(token_folder), shown_as=name)
-    return labels.Teacher(name=name, scorer=scorer)
+    return inference.load_scorer(folder, **options, cache=tokens.TokenCache(token_folder), shown_as=name)
