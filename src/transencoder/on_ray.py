@@ -111,6 +111,8 @@ def _cluster() -> Iterator[tuple[Any, bool, int, dict[str, int]]]:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         except ConnectionError as error:
+            if address == "local":
+                raise
             raise RunError(
                 f"no Ray cluster answers at {address} ({reason_of(error)}); start one there, or unset RAY_ADDRESS"
             ) from error

@@ -6,7 +6,6 @@ import io
 import json
 import shlex
 import sys
-from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -131,7 +130,6 @@ def test_views_are_written_as_in_python_in_the_format_of_the_name(
     ending, n_processes, done, sentences, tmp_path, tiny_sentences, monkeypatch
 ):
     monkeypatch.setattr("transencoder.views.pairs.CHUNK", 30)
-    monkeypatch.setattr("transencoder.views.pairs.get_context", lambda _: get_context("fork"))
     output = tmp_path / f"views.{ending}"
     typed = ("--mask-token", "<m>", "--seed", 5, "--processes", n_processes, "--output", output)
     out = done("views", "--sentences", sentences, "--second", "span-mask", *typed)

@@ -155,15 +155,58 @@ Path(sys.argv[1], f"rank-{rank}.json").write_text(json.dumps(joined.tolist()))
 """
 
 
+# Another process holds the run's lock for a second, and the ranks look for it at different moments.
+WAIT = """
+import json, multiprocessing, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+from transencoder import distributed
+from transencoder.cli import recipes
+from transencoder.runs import Run
+from transencoder.runs.folder import take_lock
+
+folder, seen = Path(sys.argv[1]), []
+
+def hold(held):
+    take_lock(folder)
+    held.set()
+    time.sleep(1)
+
+def train(config, recipe):
+    seen.append("asked")
+    with Run.open(folder, "seed = 1", "test", ranks=distributed.ranks()):
+        seen.append("trained")
+
+distributed.start()
+rank = distributed.rank()
+if rank == 0:
+    context = multiprocessing.get_context("fork")
+    held = context.Event()
+    holder = context.Process(target=hold, args=[held])
+    holder.start()
+    held.wait()
+distributed.barrier()
+time.sleep(0.25 * rank)
+run = SimpleNamespace(config=SimpleNamespace(output=str(folder)), recipe=None)
+with mock.patch.multiple(recipes, train_and_show=train, expanded=lambda config: config):
+    recipes._train_before(run)
+if rank == 0:
+    holder.join()
+Path(folder, f"rank-{rank}.json").write_text(json.dumps(seen))
+"""
+
+
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory, tiny_files, tiny_bi_encoder, tiny_plm, tiny_pairs, tiny_sentences):
     """Run each script in two processes; returns its folder and what each rank wrote."""
     parent = tmp_path_factory.mktemp("ranks")
-    folders = {name: parent / name for name in ("join", "train", "resume", "mine", "starts")}
+    folders = {name: parent / name for name in ("join", "wait", "train", "resume", "mine", "starts")}
     for folder in folders.values():
         folder.mkdir()
     scripts = {
         "join": (JOIN,),
+        "wait": (WAIT,),
         "train": (TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm),
         "resume": (RESUME, tiny_files / "dev.tsv", tiny_bi_encoder),
         "mine": (MINE, *mining(folders["mine"], tiny_pairs, tiny_bi_encoder)),
@@ -222,6 +265,11 @@ def text_files(folder, tiny_sentences):
 @pytest.mark.slow
 def test_two_processes_agree_on_values_and_join_their_parts_in_order(ranks):
     assert ranks["join"][1] == [[0.0, 1.0, 2.0, 10.0, 11.0]] * 2
+
+
+@pytest.mark.slow
+def test_two_processes_wait_for_the_run_of_another(ranks):
+    assert ranks["wait"][1] == [["asked", "asked", "trained"]] * 2
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_where_the_views_come_from_does_not_change_the_model(tiny_start, tmp_pat
     assert [each.key for each in first.values()] == [each.key for each in second.values()]
 
 
-def test_each_kind_of_view_makes_pairs_of_its_own(tiny_start, tmp_path):
+def test_pairs_of_each_kind_of_view_have_a_key_of_their_own(tiny_start, tmp_path):
     words = tmp_path / "synonyms.tsv"
     words.write_text("balo\tdalo\n")
     kinds = {"span-mask": None, "word-deletion": None, "synonyms": str(words), "mlm": None}

@@ -88,11 +88,14 @@ def test_a_local_start_is_not_a_base_model_and_the_packaged_one_has_its_hub_id(s
         ("stanfordnlp/snli[test] and nyu-mll/glue:mrpc", ["stanfordnlp/snli", "nyu-mll/glue"]),
         ("sentence-transformers/stsb@abc (train)", ["sentence-transformers/stsb"]),
         ("texts/mine.tsv and org/data", ["org/data"]),
+        ("texts/mine[train] and texts/mine:de", None),
         ("texts/a:b.tsv", None),
     ],
 )
-def test_the_card_names_the_data_sets_of_the_hub(source, ids, result):
+def test_the_card_names_the_data_sets_of_the_hub(source, ids, result, tmp_path, monkeypatch):
     """Was: the second of two, and those with a revision, a config or a split, were left out."""
+    (tmp_path / "texts" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     result["data"]["pairs"]["source"] = source
     assert head_of(model_card(result, "bi")).get("datasets") == ids
 

@@ -56,11 +56,12 @@ def test_an_output_that_cannot_be_written_is_told_from_other_files(tmp_path):
         with output_explained(output):
             raise error
 
-    for named in (None, str(output), str(output.parent / ".draft" / "x"), str(tmp_path)):
+    for named in (None, str(output), str(output.parent / ".tmp-transencoder-a" / "x"), str(tmp_path)):
         with pytest.raises(InputError, match="scores.tsv cannot be written .*Choose another --output"):
             fail(PermissionError(errno.EACCES, "Permission denied", named))
-    with pytest.raises(PermissionError):
-        fail(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "other" / "x")))
+    for other in (tmp_path / "other" / "x", output.parent / "model" / "config.json"):
+        with pytest.raises(PermissionError):
+            fail(PermissionError(errno.EACCES, "Permission denied", str(other)))
     with pytest.raises(RunError, match="no space is left for .*/other"):
         (tmp_path / "other").mkdir()
         fail(OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "other" / "x")))

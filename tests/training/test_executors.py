@@ -166,6 +166,7 @@ def test_a_worker_that_looks_for_nobody_ends_with_its_killed_parent(tmp_path):
     ours, theirs = Pipe()
     parent = get_context("fork").Process(target=parent_of, args=(busy, theirs))
     parent.start()
+    theirs.close()  # so that an end without an answer is met here
     pid = ours.recv()
     assert Path(f"/proc/{pid}").exists()
     parent.kill()

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -240,5 +241,8 @@ def _train_before(run: _Variant) -> None:
         try:
             return train_and_show(run.config, run.recipe)
         except RunInUseError as error:
+            from transencoder import distributed
+
             logger.info("waiting: %s", str(error).partition(";")[0])
-            wait_until_free(Path(expanded(run.config).output))
+            # By the first rank alone: another might see the lock that the first takes, and wait for ever.
+            distributed.from_first(partial(wait_until_free, Path(expanded(run.config).output)))

@@ -233,7 +233,7 @@ def steps_in_all(n_rows: int, config: FitConfig) -> int:
 
 
 def batch_size(config: FitConfig) -> int:
-    """Return the batch size of a config, after checking that no required field is None."""
+    """Return the batch size of a config, after checking that no field that a method fills in is None."""
     empty = [name for name in NEEDED if getattr(config, name) is None]
     if config.batch_size is None or empty:
         raise InputError(

@@ -142,7 +142,7 @@ def _hub_id(source: str) -> str | None:
     """Return the hub id at the start of a record's source, without revision, config and split; None for a file."""
     name = source.partition(" ")[0]
     hub_id = re.split(r"[:@\[]", name)[0]
-    is_file = _FILE.fullmatch(name) or Path(name).exists()
+    is_file = _FILE.fullmatch(name) or Path(name).exists() or Path(hub_id).exists()
     return hub_id if "/" in hub_id and _HUB_ID.fullmatch(hub_id) and not is_file else None
 
 

@@ -23,7 +23,7 @@ from types import UnionType
 from typing import Any, TypeAlias, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 from transencoder.errors import InputError, RunError, TransencoderError, reason_of, shorten
-from transencoder.files import sha256_of, sync, whole_file
+from transencoder.files import TEMPORARY, sha256_of, sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
@@ -307,7 +307,8 @@ def output_explained(output: str | Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error.filename, str):
             named = Path(error.filename).absolute()
-            if not (named.is_relative_to(place.parent) or place.is_relative_to(named)):
+            inside = named.relative_to(place.parent).parts[:1] if named.is_relative_to(place.parent) else ("",)
+            if not (place.is_relative_to(named) or inside[0].startswith((TEMPORARY, place.name))):
                 raise
         raise InputError(
             f"{output} cannot be written ({error.strerror or reason_of(error)}). Choose another --output."

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _EMBEDDINGS = "embeddings"
 _CHUNK = 1 << 13
+_LOOKED_AT = 1024
 """Number of documents read at a time."""
 _SHARD_ROWS = 1 << 14
 """Maximum number of documents in a shard, and so of documents embedded again after an interruption."""
@@ -248,8 +249,8 @@ def _check_ids(corpus: Dataset) -> None:
 
 
 def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
-    """Warn of documents that are longer than the model's maximum length; check the first 1,024 only."""
-    texts = corpus[:1024]["text"]
+    """Warn of documents that are longer than the model's maximum length; check the first `_LOOKED_AT` only."""
+    texts = corpus[:_LOOKED_AT]["text"]
     share = embedder.share_cut(texts)
     if share:
         logger.warning(

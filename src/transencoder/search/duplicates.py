@@ -164,7 +164,10 @@ def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.nd
 
 def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[tuple[int, float]]]:
     """Cluster greedily: visit centres by number of neighbours, most first; each takes those that are still free."""
-    counts = ((scores >= threshold) & (rows >= 0)).sum(axis=1)
+    counts = np.zeros(len(scores), np.int32)
+    for start in range(0, len(scores), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        counts[block] = ((scores[block] >= threshold) & (rows[block] >= 0)).sum(axis=1)
     is_free = np.ones(len(scores), np.bool_)
     clusters = []
     for centre in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist():

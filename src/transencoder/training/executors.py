@@ -171,12 +171,15 @@ class Workers:
                 self._processes.append(process)
                 self._connections.append(connection)
         except BaseException:
-            self.__exit__()
+            self._end()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the workers."""
+        self._end()
+
+    def _end(self) -> None:
         for process in self._processes:
             process.terminate()  # before its connection is closed, which it might log
         for connection in self._connections:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import cached_property
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,13 +226,12 @@ def _chunks(
     """Yield both views of each chunk; with several processes at most two chunks per process are in progress.
 
     Raises:
-        RunError: A process was killed.
+        RunError: A process was killed, or could not begin.
     """
     chunks = ((sentences[start : start + CHUNK]["text"], start) for start in range(0, len(sentences), CHUNK))
     if n_processes == 1:
         yield from (_make(views, seed, *chunk) for chunk in chunks)
         return
-    others = {*active_children()}
     pool = ProcessPoolExecutor(
         n_processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(views, seed, os.getpid())
     )
@@ -246,11 +245,10 @@ def _chunks(
             yield under_way.popleft().result()
     except BrokenProcessPool as error:
         raise RunError(
-            f"one of {n_processes} processes that make views was killed, perhaps for want of memory; give fewer"
+            f"one of {n_processes} processes that make views has ended: it was killed, perhaps for want of memory "
+            '(give fewer), or could not begin (a script needs `if __name__ == "__main__":`)'
         ) from error
     finally:
-        for process in {*active_children()} - others:  # after an error some are in the middle of a chunk
-            process.terminate()
         pool.shutdown(cancel_futures=True)
 
 
