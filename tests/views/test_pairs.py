@@ -48,6 +48,21 @@ def test_a_killed_process_is_told(tmp_path, monkeypatch):
     assert not (tmp_path / "views.arrow").exists()
 
 
+def test_after_ctrl_c_a_process_makes_no_further_chunk(monkeypatch):
+    """Was: it made the next one, which with a language model took 18 s, before the command ended."""
+    asked = []
+
+    def interrupted(texts, randoms):
+        asked.append(texts)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pairs, "_of_process", [((as_is, interrupted), 1)])
+    for text in ("one", "two"):
+        with pytest.raises(KeyboardInterrupt):
+            pairs._make_in_process([text], 0)
+    assert asked == [["one"]]
+
+
 def test_what_a_seed_makes_stays():
     """Published numbers come from these bytes."""
     made = pairs._make((SpanMask(mask_token="<m>"), WordDeletion()), 7, [LONG, LONG.upper()], 0)

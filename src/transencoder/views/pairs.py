@@ -262,7 +262,14 @@ def _start_process(views: tuple[View, View], seed: int, parent: int) -> None:
 
 
 def _make_in_process(texts: list[str], start: int) -> tuple[list[str], list[str]]:
-    return _make(*_of_process[0], texts, start)
+    """Make the views of a chunk; after Ctrl-C, which the executor takes for the end of one chunk, of no further one."""
+    if not _of_process:
+        raise KeyboardInterrupt
+    try:
+        return _make(*_of_process[0], texts, start)
+    except KeyboardInterrupt:
+        _of_process.clear()
+        raise
 
 
 def _make(views: tuple[View, View], seed: int, texts: list[str], start: int) -> tuple[list[str], list[str]]:
