@@ -379,19 +379,19 @@ def test_rows_of_other_papers_have_what_their_released_codes_have(name):
         assert parity == {"counts_padding": "true"}
     elif method == "dclr":
         assert parity == {key: value for key, value in POOLED.items() if "roberta" not in row or key != "on_pooler"}
-        size = "large" if "roberta-large" in row else "base"
-        assert f"{'roberta' if 'roberta' in row else 'bert'}-{size}" in config.complement, "base for BERT-large too"
+        assert f"{'roberta' if 'roberta' in row else 'bert'}-base" in config.complement, "base for BERT-large too"
         assert config.projector == ("large" not in row)
         assert (config.threshold, config.noise_ratio) == DCLR_VALUES["roberta" in row, "large" in row]
     elif method == "ckd":
         assert (config.fit.patience_epochs, config.fit.max_length, config.test_length) == (3, 64, None)
         pooled = {"teacher_pooling": "pooler"} | ({} if "after-sct" in row else {"pooling": "pooler"})
         assert parity == pooled | {"fit.optimizer": "adamw_hf"} | RANDOM_BATCHES
-    elif method == "congen" or "two-step" in row:
-        assert (config.fit.epochs, config.fit.patience_epochs, parity) == (20, 7, BERT_ADAM | RANDOM_BATCHES)
     else:
-        assert (config.fit.epochs, config.fit.patience_epochs) == (10, None), "as the paper says"
-        assert parity == BERT_ADAM | RANDOM_BATCHES | {"fit.epochs": "20", "fit.patience_epochs": "7"}
+        has_code = method == "congen" or "two-step" in row
+        assert (config.fit.epochs, config.fit.patience_epochs) == ((20, 7) if has_code else (10, None)), "the paper's 10"
+        pooled = {} if config.teacher is None else {"teacher_pooling": "mean"}
+        stopping = {} if has_code else {"fit.epochs": "20", "fit.patience_epochs": "7"}
+        assert parity == pooled | BERT_ADAM | RANDOM_BATCHES | stopping
 
 
 @pytest.mark.parametrize(

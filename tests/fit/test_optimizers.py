@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tests.fit.fitting import LOAD, Stopped, same, scripted, stopping
 from transencoder import FitConfig
@@ -12,47 +13,51 @@ from transencoder.errors import InputError
 from transencoder.fit.optimizers import FormerAdamW
 
 
-def moved(start, gradients, *, lr, beta1, beta2, epsilon, weight_decay, is_corrected):
-    """The formula, in float64, from sums over all gradients instead of running means."""
+def moved(start, gradients, *, kind, rates, beta1=0.8, beta2=0.95, epsilon, weight_decay=0.0):
+    """The formula, in float64, from sums over all gradients instead of running means; a rate for each step."""
     position = start.astype(np.float64)
     for last in range(1, len(gradients) + 1):
         ages = np.arange(last)[::-1].reshape(-1, *[1] * start.ndim)
         past = gradients[:last].astype(np.float64)
         mean = ((1 - beta1) * beta1**ages * past).sum(0)
         square = ((1 - beta2) * beta2**ages * past**2).sum(0)
-        if is_corrected:
-            mean, epsilon_now = mean / (1 - beta1**last), epsilon / np.sqrt(1 - beta2**last)
-            square = square / (1 - beta2**last)
-        else:
-            epsilon_now = epsilon
-        position = position - lr * mean / (np.sqrt(square) + epsilon_now)
-        position = position - lr * weight_decay * position
+        if kind != "bert_adam":
+            mean, square = mean / (1 - beta1**last), square / (1 - beta2**last)
+        epsilon_now = epsilon / np.sqrt(1 - beta2**last) if kind == "adamw_hf" else epsilon
+        position = position - rates[last - 1] * mean / (np.sqrt(square) + epsilon_now)
+        position = position - rates[last - 1] * weight_decay * position
     return position
 
 
-@pytest.mark.parametrize("is_corrected", [True, False])
+@pytest.fixture
+def steps():
+    """What an optimiser had before each of a training's steps: rate, value and gradient of one weight."""
+    records = []
+
+    def record(optimizer, *_):
+        group = max(optimizer.param_groups, key=lambda each: each["weight_decay"])
+        weight = next(each for each in group["params"] if each.grad is not None and each.grad.abs().min() > 0)
+        records.append([group["lr"], *(each.detach().double().numpy().copy() for each in (weight, weight.grad))])
+
+    hook = register_optimizer_step_pre_hook(record)
+    yield records
+    hook.remove()
+
+
+@pytest.mark.parametrize("kind", ["adamw_hf", "bert_adam"])
 @pytest.mark.parametrize(("epsilon", "size"), [(1e-6, 1.0), (1e-6, 1e-5), (1e-2, 1e-2)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_steps_are_the_formulas(is_corrected, epsilon, size, weight_decay):
+def test_steps_are_the_formulas(kind, epsilon, size, weight_decay):
     random = np.random.default_rng(0)
     start, gradients = random.normal(size=(5, 3)), size * random.normal(size=(7, 5, 3))
     parameter = torch.nn.Parameter(torch.tensor(start, dtype=torch.float32))
     optimizer = FormerAdamW(
-        [parameter], 1e-2, (0.8, 0.95), epsilon, weight_decay=weight_decay, is_bias_corrected=is_corrected
+        [parameter], 1e-2, (0.8, 0.95), epsilon, weight_decay=weight_decay, is_bias_corrected=kind == "adamw_hf"
     )
     for gradient in gradients:
         parameter.grad = torch.tensor(gradient, dtype=torch.float32)
         optimizer.step()
-    expected = moved(
-        start,
-        gradients,
-        lr=1e-2,
-        beta1=0.8,
-        beta2=0.95,
-        epsilon=epsilon,
-        weight_decay=weight_decay,
-        is_corrected=is_corrected,
-    )
+    expected = moved(start, gradients, kind=kind, rates=[1e-2] * 7, epsilon=epsilon, weight_decay=weight_decay)
     np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-4, atol=2e-6)
 
 
@@ -96,13 +101,28 @@ def test_weight_decay_leaves_biases_and_layer_norm_alone(fit_tiny, tiny_bi_encod
     for name in (each for each in plain if not each.endswith(untrained)):
         shrunk = plain[name] - (0.0 if name in stays else 1e-3 * 0.5) * start[name]
         torch.testing.assert_close(decayed[name], shrunk, rtol=1e-5, atol=1e-7)
+    words = next(name for name in start if name.endswith("word_embeddings.weight"))
+    is_as_it_was = (decayed[words] == start[words]).all(1) & start[words].any(1)
+    assert is_as_it_was.any() and not is_as_it_was.all(), "tokens that no text has are not even decayed"
 
 
 @pytest.mark.parametrize("form", ["bi", "cross"])
-def test_a_training_takes_them_and_the_three_differ(fit_tiny, form):
-    kinds = ("adamw", "adamw_hf", "bert_adam")
-    trained = [fit_tiny(form, folder=kind, optimizer=kind, adam_epsilon=1e-4)[0].state_dict() for kind in kinds]
-    assert not any(same(trained[i], trained[j]) for i in range(3) for j in range(i))
+@pytest.mark.parametrize("kind", ["adamw", "adamw_hf", "bert_adam"])
+def test_a_training_takes_its_formula_and_all_of_its_settings(kind, form, fit_tiny, steps):
+    settings = {"adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-3, "weight_decay": 0.0}
+    fit_tiny(form, optimizer=kind, schedule="constant", warmup_ratio=0.25, **settings)
+    rates, values, gradients = map(np.array, zip(*steps, strict=True))
+    np.testing.assert_allclose(rates, 3e-3 * np.array([0, 1 / 3, 2 / 3, *[1] * 9]))
+    expected = [moved(values[0], gradients[:n], kind=kind, rates=rates, epsilon=1e-3) for n in range(12)]
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("schedule", "last"), [("linear", 1 / 9), ("cosine", (1 + np.cos(np.pi * 8 / 9)) / 2)])
+def test_after_its_warm_up_a_rate_falls(schedule, last, fit_tiny, steps):
+    fit_tiny("bi", schedule=schedule, warmup_ratio=0.25)
+    rates = [step[0] for step in steps]
+    assert rates[3] == max(rates) == 3e-3
+    assert rates[-1] == pytest.approx(3e-3 * last)
 
 
 def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):

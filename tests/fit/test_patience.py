@@ -34,7 +34,7 @@ def test_it_goes_on_while_there_is_hope(values, patience, fit_tiny):
 
 
 def test_the_best_of_all_evaluations_counts_not_of_those_at_the_ends_of_epochs(fit_tiny):
-    """The released codes of SCT, ConGen and CKD would go on: the ends of epochs have 5, 6 and 7."""
+    """The released codes of SCT and ConGen would go on: the ends of epochs have 5, 6 and 7."""
     assert fit_tiny("bi", dev=scripted([9, 5, 1, 6, 1, 7]), patience_epochs=1)[1].n_steps == 8
 
 

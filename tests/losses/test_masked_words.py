@@ -233,7 +233,9 @@ def test_without_weight_it_is_info_nce(make):
 def test_all_but_the_first_token_is_edited_and_text_alone_masked(make):
     loss = make(mask_ratio=0.99).eval()
     features = dict(loss.model.preprocess(TEXTS))
-    ids, mask = features["input_ids"], features["attention_mask"]
+    mask, padding = features["attention_mask"], next(each for each in loss.special_ids if each)
+    ids = features["input_ids"].masked_fill(mask == 0, padding)  # of RoBERTa it is not 0 either
+    assert (ids == padding).any()
     read_by_generator = []
     hook = loss.generator.register_forward_pre_hook(
         lambda _, __, features: read_by_generator.append(features["input_ids"]), with_kwargs=True

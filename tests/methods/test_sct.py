@@ -95,7 +95,8 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     assert (found.objective, found.reference_temperature) == ("contrastive", None)
     assert len(made(one_queue=True).own.queues) == 1
     assert not made(queue_size=0).own.queues
-    assert not made(renew_queues=False).own.renew
+    random = made(renew_queues=False).own
+    assert not random.renew and random.queues[0].rows.shape == (32, 32)
     assert isinstance(made(projector=False).projector, torch.nn.Identity)
     assert made(expansion=2).projector[0].out_features == 64
     assert made(momentum=0.5).momentum == 0.5
@@ -185,6 +186,8 @@ def test_another_methods_loss_may_be_added(tiny_start, tiny_bi_encoder, weights,
     loss = config.loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=48))
     sizes = {"embedding-mse": None, "congen": (40 + 16, 48), "ckd": (40 + 32, 48)}
     assert (None if teacher_loss == "embedding-mse" else loss.teacher.queue.rows.shape) == sizes[teacher_loss]
+    if teacher_loss == "ckd":
+        assert loss.teacher.queue.n_filled == 0 and loss.teacher.log_scale.requires_grad
 
 
 def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
@@ -230,3 +233,14 @@ def test_a_student_of_the_second_step_is_as_wide_as_its_teacher(tiny_start, wide
     assert run.bi_encoder.get_embedding_dimension() == 48
     assert run.bi_encoder.encode("balo").max() < 1  # tanh
     assert run.result["about"].endswith("(SCT's distillation).")
+
+
+@pytest.mark.parametrize("projector", [True, False])
+def test_the_second_step_has_no_mlps_and_no_loss_of_its_own(projector, tiny_start, tiny_bi_encoder):
+    config = tiny_start("sct", teacher="t", two_step=True, projector=projector, momentum=None)
+    prepared = config.prepared(1000)
+    assert not prepared.projector and not prepared.own_loss
+    for each in (replace(config, queue_size=32, temperature=0.2, reference_temperature=0.1), prepared):
+        loss = make_loss(each, SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=32))
+        assert loss.own is None
+        assert isinstance(loss.teacher_projector, torch.nn.Identity)
