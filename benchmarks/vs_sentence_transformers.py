@@ -105,8 +105,8 @@ def table(record: dict[str, Any]) -> str:
         "",
         f"{settings['n_pairs']:,} pairs of sts-sickr, start {settings['start']}, 1 cross-encoder and "
         f"{settings['bi_epochs']} bi-encoder epochs, {settings['threads']} threads, {environment['machine']}, "
-        f"{environment['date']}. Medians; dev is Spearman x 100 on STS-B dev by sentence-transformers' evaluators in "
-        "fp32.",
+        f"{environment['date']}{', from a changed work tree' if environment['source']['is_changed'] else ''}. Medians; "
+        "dev is Spearman x 100 on STS-B dev by sentence-transformers' evaluators in fp32.",
         "",
         "| side | runs | cycle, s | plain / this | peak memory, MB | dev cross | dev bi |",
         "|---|---|---|---|---|---|---|",

@@ -388,7 +388,9 @@ def test_rows_of_other_papers_have_what_their_released_codes_have(name):
         assert parity == pooled | {"fit.optimizer": "adamw_hf"} | RANDOM_BATCHES
     else:
         has_code = method == "congen" or "two-step" in row
-        assert (config.fit.epochs, config.fit.patience_epochs) == ((20, 7) if has_code else (10, None)), "the paper's 10"
+        assert (config.fit.epochs, config.fit.patience_epochs) == ((20, 7) if has_code else (10, None)), (
+            "the paper's 10"
+        )
         pooled = {} if config.teacher is None else {"teacher_pooling": "mean"}
         stopping = {} if has_code else {"fit.epochs": "20", "fit.patience_epochs": "7"}
         assert parity == pooled | BERT_ADAM | RANDOM_BATCHES | stopping
