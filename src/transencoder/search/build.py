@@ -42,8 +42,9 @@ logger = logging.getLogger(__name__)
 
 _EMBEDDINGS = "embeddings"
 _CHUNK = 1 << 13
-_LOOKED_AT = 1024
 """Number of documents read at a time."""
+_LOOKED_AT = 1024
+"""Number of documents, the first ones, whose lengths are compared with what the model reads."""
 _SHARD_ROWS = 1 << 14
 """Maximum number of documents in a shard, and so of documents embedded again after an interruption."""
 
