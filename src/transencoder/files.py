@@ -10,6 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
@@ -132,6 +135,13 @@ def reserve(path: Path, n_bytes: int) -> None:
             os.posix_fallocate(file.fileno(), 0, n_bytes)
         else:
             file.truncate(n_bytes)
+
+
+def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Create a memory-mapped array and reserve its disk space: a full disk would later kill the process (SIGBUS)."""
+    array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    reserve(path, path.stat().st_size)
+    return array
 
 
 def sync(path: Path) -> None:

@@ -20,11 +20,11 @@ from transencoder.cpu import fast_inference
 from transencoder.devices import autocast, give_back_freed_memory
 from transencoder.encoders import gives_logits
 from transencoder.errors import InputError
-from transencoder.files import scratch_folder
+from transencoder.files import allocate, scratch_folder
 from transencoder.first_token import first_token_alone
 from transencoder.losses.features import unpadded
 from transencoder.models import Prompts, default_prompt
-from transencoder.tokens import Encoder, TokenCache, Tokens, allocate
+from transencoder.tokens import Encoder, TokenCache, Tokens
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,8 @@ from safetensors.numpy import save_file
 
 from transencoder import distributed, progress
 from transencoder.errors import InputError, reason_of
-from transencoder.files import make_folder, whole_file
+from transencoder.files import allocate, make_folder, whole_file
 from transencoder.runs.files import Json, canonical_json, disk_full_explained
-from transencoder.tokens import allocate
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from sentence_transformers.base.modules import Transformer
 
 from transencoder import progress
 from transencoder.cutting import Texts, cut
-from transencoder.files import remove_folder, reserve, scratch_folder, whole_folder
+from transencoder.files import allocate, remove_folder, scratch_folder, whole_folder
 from transencoder.pairs import fingerprint, text_hashes
 from transencoder.runs.files import (
     DamagedError,
@@ -223,13 +223,6 @@ def inverse_document_frequencies(tokens: Tokens) -> np.ndarray:
         n_with += np.bincount(distinct % n_ids, minlength=n_ids)
     frequencies: np.ndarray = np.log((len(tokens) + 1) / (n_with + 1)).astype(np.float32)
     return frequencies
-
-
-def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Create a memory-mapped array and reserve its disk space: a full disk would later kill the process (SIGBUS)."""
-    array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    reserve(path, path.stat().st_size)
-    return array
 
 
 def _sides(pairs: Dataset) -> list[str]:
