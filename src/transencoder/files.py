@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
@@ -137,8 +138,10 @@ def reserve(path: Path, n_bytes: int) -> None:
             file.truncate(n_bytes)
 
 
-def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> "np.memmap[Any, Any]":
     """Create a memory-mapped array and reserve its disk space: a full disk would later kill the process (SIGBUS)."""
+    import numpy as np
+
     array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     reserve(path, path.stat().st_size)
     return array
