@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _FIRST_GUESS_SECONDS = 8.0
 """Estimated time per grade while fewer than three are given."""
 
+_LOOK_SECONDS = 0.5
+"""Time between two looks for Ctrl-C while no key is pressed."""
+
 _COLUMNS = ("sentence1", "sentence2", "score")
 _SHOWN_CHARACTERS = 2000
 
@@ -148,6 +151,9 @@ def _pressed(terminal: int) -> str:
     """Return one key, with all its characters if it sends several, such as Page Up."""
     import select
 
+    # Python looks for signals before a system call: Ctrl-C right after that look would not end a read without limit.
+    while not select.select([terminal], [], [], _LOOK_SECONDS)[0]:
+        pass
     pressed = os.read(terminal, 1)
     if pressed == b"\x1b":
         while select.select([terminal], [], [], 0.05)[0] and len(pressed) < 16:
