@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 
@@ -16,7 +17,7 @@ import torch
 
 from transencoder import train
 from transencoder.cli import main
-from transencoder.cli.grading_sheet import Sheet
+from transencoder.cli.grading_sheet import Sheet, _pressed
 from transencoder.errors import InputError
 from transencoder.grading import SCALES, ScoredPairs, choose
 from transencoder.runs.files import read_checked_json, write_checked_json
@@ -99,6 +100,34 @@ def test_ctrl_c_keeps_every_grade(typed, finished_run):
     assert code == 130, shown
     assert "Traceback" not in shown
     assert [row[2] for row in rows] == ["1", "2"]
+
+
+def test_ctrl_c_that_does_not_interrupt_the_system_call_ends_the_wait():
+    """Was: where the signal came just before the call, a key was awaited for ever."""
+    keys, ours = os.pipe()
+    written = threading.Event()
+
+    def press():
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)  # this thread gets it, and the other's system call goes on
+        time.sleep(3)
+        written.set()
+        os.write(ours, b"x")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=press)
+    thread.start()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _pressed(keys)
+        assert not written.is_set()
+    finally:
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+        os.close(keys)
+        os.close(ours)
 
 
 def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, monkeypatch):
