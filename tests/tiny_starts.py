@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from transencoder import (
     CKD,
@@ -20,9 +19,7 @@ from transencoder import (
     EmbeddingMSE,
     MirrorBERT,
     SimCSE,
-    train,
 )
-from transencoder.checkpoints import KeepBest
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import RunConfig
 
@@ -137,6 +134,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory, tiny_pairs: "Dataset") -> 
 @pytest.fixture(scope="session")
 def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
     """A bi-encoder whose embeddings have 48 numbers, the student's 32."""
+    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense
 
@@ -197,6 +195,8 @@ def weights() -> Callable[[str | Path], tuple[tuple[str, bytes], ...]]:
 @pytest.fixture
 def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Trains a config until a checkpoint is saved, as if somebody pressed Ctrl-C then."""
+    from transencoder import train
+    from transencoder.checkpoints import KeepBest
 
     def run(config: RunConfig, at: Callable[[Path, int], bool] = lambda folder, step: True) -> None:
         save = KeepBest.on_save

@@ -79,10 +79,10 @@ def weights(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def wait_until(is_so, seconds=120):
+def wait_until(is_so, seconds=120, otherwise=lambda: ""):
     end = time.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, otherwise()
         time.sleep(0.02)
 
 
@@ -132,7 +132,10 @@ def test_workers_give_the_same_bytes_as_turns_also_after_deaths(command, start, 
     assert "the same command goes on from the last checkpoints" in errors and "Traceback" not in errors
 
     process = start("side-by-side", "--workers", "2")
-    wait_until(lambda: has_begun(folder, "member-1/cycle-1/bi-encoder") and all(map(is_alive, pids_of(folder))))
+    wait_until(
+        lambda: has_begun(folder, "member-1/cycle-1/bi-encoder") and all(map(is_alive, pids_of(folder))),
+        otherwise=lambda: f"{process}, {pids_of(folder)}, {(tmp_path / 'errors').read_text()}, {log(folder)}",
+    )
     pids = pids_of(folder)
     process.terminate()
     code, errors = ended(process, tmp_path)

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pty
+import select
 import shlex
 import shutil
 import signal
@@ -56,6 +57,10 @@ def typed(finished_run, tmp_path):
             _leave_with(command)
         shown, n_asked = b"", 0
         while True:
+            if not select.select([ours], [], [], 60)[0]:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                pytest.fail(f"nothing for a minute after {shown.decode(errors='replace')}")
             try:
                 read = os.read(ours, 1 << 16)
             except OSError:  # the other end is closed
