@@ -15,7 +15,7 @@ import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
-from transencoder.training import worker
+from transencoder.training import executors, worker
 from transencoder.training.executors import Part, Workers, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
@@ -73,30 +73,39 @@ def test_time_side_by_side_counts_once():
 
 
 class Ended(Workers):
-    """Two workers that ended with an exit code before their stage was done."""
+    """Two workers that run a program and have closed their connections before their stage was done."""
 
-    def __init__(self, code):
+    def __init__(self, program):
         super().__init__(local=None, parts=[None, None])
-        self.code = code
+        self.program = program
 
     def __enter__(self):
         for _ in range(2):
             connection, theirs = Pipe()
             theirs.close()
             self._connections.append(connection)
-            self._processes.append(subprocess.Popen([sys.executable, "-c", f"raise SystemExit({self.code})"]))
+            self._processes.append(subprocess.Popen([sys.executable, "-c", self.program]))
         return self
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "message"),
+    ("program", "error", "message"),
     [
-        (0, RunError, r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"),
-        (2, InputError, "worker 2 of 2 cannot go on: see above"),
+        ("exit(0)", RunError, r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"),
+        ("exit(2)", InputError, "worker 2 of 2 cannot go on: see above"),
     ],
 )
-def test_a_worker_that_ended_before_its_stage_is_reported(code, error, message):
-    with Ended(code) as ended, pytest.raises(error, match=message):
+def test_a_worker_that_ended_before_its_stage_is_reported(program, error, message):
+    with Ended(program) as ended, pytest.raises(error, match=message):
+        ended.make([SimpleNamespace(name="member-2/x", key="0")])
+
+
+def test_a_worker_that_neither_answers_nor_ends_is_killed(monkeypatch):
+    monkeypatch.setattr(executors, "_ENDED_SECONDS", 0.1)
+    with (
+        Ended("import time; time.sleep(600)") as ended,
+        pytest.raises(RunError, match="worker 2 of 2 was killed by signal 9 while member-2/x"),
+    ):
         ended.make([SimpleNamespace(name="member-2/x", key="0")])
 
 

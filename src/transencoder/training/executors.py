@@ -185,11 +185,7 @@ class Workers:
         for connection in self._connections:
             connection.close()
         for process in self._processes:
-            try:
-                process.wait(_ENDED_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _exit_code(process)
 
     def _send(self, number: int, queue: deque[Stage[Any]]) -> None:
         """Send the first stage of a worker's queue to the worker, if there is one."""
@@ -208,7 +204,7 @@ class Workers:
 
     def _error(self, number: int, stage: str) -> InputError | RunError:
         """Return the error to raise for a worker that ended before its stage was done."""
-        code = self._processes[number].wait()
+        code = _exit_code(self._processes[number])
         n_workers = len(self._processes)
         if code == REFUSED:
             return InputError(f"worker {number + 1} of {n_workers} cannot go on: see above")
@@ -260,6 +256,15 @@ def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]
     with suppress(BrokenPipeError):  # it has ended already, as is found when it is listened to
         connection.send(part)
     return process, connection
+
+
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process that is about to end, which is killed if it does not."""
+    try:
+        return process.wait(_ENDED_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _end_with_parent() -> Callable[[], object] | None:
