@@ -111,6 +111,8 @@ def test_pairs_of_queries_and_documents_go_to_stdout(done, mined_from, tiny_pair
         ("--output p.tsv --documents d.txt --bad-rows-file b.tsv", "--bad-rows-file is for one file"),
         ("--output p.tsv --pairs 5", "--pairs is not an option of transencoder mine; the nearest is"),
         ("", "the following arguments are required: --output"),
+        ("--ouput p.tsv", "--ouput is not an option of transencoder mine; the nearest is --output"),
+        ("--n-pairs=1 -- -", "the following arguments are required: --output"),
     ],
 )
 def test_wrong_input_is_refused_before_the_start_is_looked_for(refused, sentences, typed, message):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 from transencoder import __version__
 from transencoder.cli import evaluate, grade, pairs, recipes, runs, scoring, search, terminal, train
@@ -152,7 +152,7 @@ def _drop_what_nobody_takes() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser)
     groups: dict[str, Commands] = {}
     for typed, command in _COMMANDS.items():
         first, _, action = typed.partition(" ")
@@ -169,6 +169,25 @@ def _parser() -> argparse.ArgumentParser:
 
 _DESCRIPTION = """Train a bi-encoder, or a cross-encoder too, on your own sentences or pairs, without labels.
 Each command has its own --help."""
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """Parser of a command that names a mistyped option, not the required one that is then missing."""
+
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words after the command, as always."""
+        self._words = args
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Say which option is unknown or, if none is, what argparse says."""
+        known = {"--", *self._option_string_actions}
+        for word in self._words:
+            if word.startswith("--") and word.partition("=")[0] not in known:
+                raise _unknown_option(word, self)
+        super().error(message)
 
 
 def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
