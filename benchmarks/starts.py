@@ -188,8 +188,9 @@ def table(record: dict[str, Any]) -> str:
     """Return the record as Markdown: averages of seven tests over seeds, before and after, and minutes of training."""
     lines = [
         "Average of the seven STS test sets. Before: the start at the length of the method's texts. Minutes: the "
-        "median over seeds, of one core, mostly beside another job. Runs of DeCLUTR and DiffCSE of before 2026-11-26 "
-        "have DeCLUTR's spans of words, and DiffCSE's generator without dropout.",
+        "median over seeds, of one core, mostly beside another job; of mlm, DeCLUTR and DiffCSE those of earlier runs, "
+        "since the present ones had a slower processor. DiffCSE's third seed, and DeCLUTR's on plm-mini, are of before "
+        "2026-11-26: the generator had no dropout, spans were of words.",
         "",
     ]
     for start, methods in record.items():
