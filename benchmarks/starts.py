@@ -189,8 +189,7 @@ def table(record: dict[str, Any]) -> str:
     lines = [
         "Average of the seven STS test sets. Before: the start at the length of the method's texts. Minutes: the "
         "median over seeds, of one core, mostly beside another job; of mlm, DeCLUTR and DiffCSE those of earlier runs, "
-        "since the present ones had a slower processor. DiffCSE's third seed, and DeCLUTR's on plm-mini, are of before "
-        "2026-11-26: the generator had no dropout, spans were of words.",
+        "since the present ones had a slower processor.",
         "",
     ]
     for start, methods in record.items():
