@@ -1,10 +1,11 @@
 import json
 import subprocess
+from multiprocessing import get_context
 
 import numpy as np
 
 from transencoder.runs.folder import read_environment
-from transencoder.runs.log import changes, describe_environment, read_log, source_commit
+from transencoder.runs.log import changes, describe_environment, read_log, source_commit, write_log
 
 
 def test_a_line_is_readable_at_once(open_run):
@@ -26,6 +27,22 @@ def test_a_line_that_a_crash_cut_off_spoils_no_other(open_run):
         run.log("after")
     events = [entry["event"] for entry in read_log(run.folder)]
     assert events == ["run_opened", "whole", "run_opened", "after"]
+
+
+def test_workers_write_a_line_each(tmp_path):
+    """Was: while one was writing, its line looked cut off to the other, which ended it once more."""
+    processes = [get_context("fork").Process(target=write_lines, args=(tmp_path,)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["line"] * 2000
+
+
+def write_lines(folder):
+    for number in range(1000):
+        write_log(folder, "line", {"text": "x" * 100 * (number % 9)})
 
 
 def test_a_run_without_a_log_has_no_entries(tmp_path):

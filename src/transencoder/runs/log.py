@@ -1,5 +1,6 @@
 """A run's log, one JSON object per line, readable after a crash at any byte; and the environment of a run."""
 
+import fcntl
 import json
 import logging
 import os
@@ -47,6 +48,7 @@ def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
     entry = {"time": now(), "event": event, **fields}
     line = json.dumps(entry, allow_nan=False) + "\n"
     with disk_full_explained(folder), open(folder / LOG_NAME, "ab+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # otherwise another worker's line may look as if it had been cut off
         if file.tell():
             file.seek(-1, os.SEEK_END)
             line = line if file.read(1) == b"\n" else "\n" + line
