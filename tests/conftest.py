@@ -12,12 +12,15 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # `auto` is then fp32 on every machine, and what a test compares does not depend on the processor.
 os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
+# Tiny models are loaded sooner without threads.
+os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
 
 import pytest
 from jaxtyping import install_import_hook
@@ -92,13 +95,15 @@ def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _set_aside_what_was_imported() -> None:
-    """Accelerate collects garbage after each training: without the libraries' own objects that takes no time."""
+    """Python then looks for garbage among what tests made alone, and accelerate does not look after each training."""
+    import accelerate.utils.memory
     import datasets  # noqa: F401
     import matplotlib.figure  # noqa: F401
     import sentence_transformers.cross_encoder.trainer
     import sentence_transformers.sentence_transformer.trainer  # noqa: F401
 
     gc.freeze()
+    accelerate.utils.memory.gc = SimpleNamespace(collect=lambda: 0)
 
 
 @pytest.fixture(scope="session")
