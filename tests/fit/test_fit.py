@@ -13,7 +13,7 @@ from transencoder.configs import FitConfig
 from transencoder.evaluation import evaluate
 from transencoder.fit import has_dropout, steps_in_all
 from transencoder.fit.trainers import set_dropout
-from transencoder.losses import CosineLoss
+from transencoder.losses import CosineLoss, InfoNCELoss
 from transencoder.runs.files import read_checked_json, write_checked_json
 
 
@@ -230,18 +230,52 @@ def test_a_finished_fit_run_again_trains_no_step(fit_tiny, saved):
     assert (second.curve, second.best_step, second.n_steps) == (first.curve, first.best_step, 12)
 
 
-def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
-    # Without bucketing both see the same rows in the same order; dropout would draw differently.
-    plain = {"bucket_batches": 1, "epochs": 1, "dropout": 0.0, "learning_rate": 1e-4}
-    start, _ = fit_tiny(form, **plain | {"learning_rate": 0.0}, folder="start")
-    large, one = fit_tiny(form, **plain, folder="large")
-    parts, several = fit_tiny(form, **plain, batch_size=4, gradient_accumulation_steps=4, folder="parts")
-    assert one.n_steps == several.n_steps == 4
-    start, large, parts = (model.state_dict() for model in (start, large, parts))
-    moved = torch.cat([(large[name] - start[name]).flatten() for name in large])
-    apart = torch.cat([(large[name] - parts[name]).flatten() for name in large])
+PLAIN = {"bucket_batches": 1, "epochs": 1, "dropout": 0.0, "learning_rate": 1e-4}
+"""Without bucketing two fits see the same rows in the same order; dropout would draw differently."""
+
+
+def check_alike(start, one, other):
+    """Check that two trainings from one model have moved it alike."""
+    start, one, other = (model.state_dict() for model in (start, one, other))
+    moved = torch.cat([(one[name] - start[name]).flatten() for name in one])
+    apart = torch.cat([(one[name] - other[name]).flatten() for name in one])
     assert moved.abs().max() > 1e-4
     assert apart.norm() < 0.02 * moved.norm()
+
+
+def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
+    start, _ = fit_tiny(form, **PLAIN | {"learning_rate": 0.0}, folder="start")
+    large, one = fit_tiny(form, **PLAIN, folder="large")
+    parts, several = fit_tiny(form, **PLAIN, batch_size=4, gradient_accumulation_steps=4, folder="parts")
+    assert one.n_steps == several.n_steps == 4
+    check_alike(start, large, parts)
+
+
+def test_a_large_batch_is_learned_in_parts(form, fit_tiny, monkeypatch):
+    """Parts may have different sizes; contrastive losses compare all rows of a batch."""
+    seen = []
+
+    def counted(loss):
+        def build(model):
+            built = loss(model)
+            built.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[1])))
+            return built
+
+        return build
+
+    sizes = PLAIN | {"batch_size": 15}
+    start, _ = fit_tiny(form, **sizes | {"learning_rate": 0.0}, folder="start")
+    whole, _ = fit_tiny(form, **sizes, loss=counted(LOSS[form]), folder="whole")
+    assert seen == [15, 15, 15, 15, 4]
+    monkeypatch.setattr("transencoder.fit.trainers._TOKENS_AT_ONCE", 150)
+    seen.clear()
+    parts, _ = fit_tiny(form, **sizes, loss=counted(LOSS[form]), folder="parts")
+    assert sum(seen) == 64 and len(seen) > 5 and {7, 8} <= set(seen)
+    check_alike(start, whole, parts)
+    if form == "bi":
+        seen.clear()
+        fit_tiny(form, **sizes, loss=counted(InfoNCELoss), folder="contrastive")
+        assert seen == [15, 15, 15, 15, 4]
 
 
 def test_dropout_that_attention_holds_as_a_number_is_set_too():

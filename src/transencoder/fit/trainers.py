@@ -1,6 +1,7 @@
 """sentence-transformers' trainers, adapted to our batches, checkpoints, progress and resumption."""
 
 import logging
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from sentence_transformers import (
@@ -43,6 +45,10 @@ logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
+_TOKENS_AT_ONCE = 4096
+"""Number of tokens, padding included, above which a CPU learns a batch in parts; 64 pairs of 32 tokens a side have as
+many."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
@@ -71,8 +77,35 @@ class _Ours:
     """Changes to both trainers: they take our batches and token features as they are, and write no model card."""
 
     batches: LengthBucketSampler
+    args: Any
     model: Any
     loss: Any
+    _share = 1.0
+    """Share of the batch's rows that are in the part that is learned."""
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
+        """Learn a batch, part by part: the gradient is that of the whole batch."""
+        losses = []
+        for part, share in self._parts(inputs):
+            self._share = share
+            losses.append(super().training_step(model, part, num_items_in_batch))  # type: ignore[misc]
+        return torch.stack(losses).sum()
+
+    def _parts(self, inputs: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
+        """Yield the parts of a batch and their shares of its rows: several on a CPU, if rows are learned one by one."""
+        n_tokens = sum(each.numel() for name, each in inputs.items() if name.endswith("input_ids"))
+        is_alone = self.args.device.type == "cpu" and self.args.world_size == 1
+        if n_tokens <= _TOKENS_AT_ONCE or not is_alone or not getattr(self.loss, "is_mean_of_rows", False):
+            yield inputs, 1.0
+            return
+        n_rows = len(inputs["label"])
+        for rows in torch.arange(n_rows).chunk(math.ceil(n_tokens / _TOKENS_AT_ONCE)):
+            part = {name: each[rows] if isinstance(each, torch.Tensor) else each for name, each in inputs.items()}
+            yield part, len(rows) / n_rows
+
+    def compute_loss(self, *arguments: Any, **named: Any) -> Any:
+        """Return a part's share in the batch's loss."""
+        return self._share * super().compute_loss(*arguments, **named)  # type: ignore[misc]
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBucketSampler:
         """Return the bucketed batches."""

@@ -40,6 +40,8 @@ class Loss(nn.Module):
     """Names of the settings that the model card shows."""
     is_of_cosines: ClassVar[bool] = False
     """Whether the loss depends only on cosines between embeddings, so that these may have any width."""
+    is_mean_of_rows: ClassVar[bool] = False
+    """Whether the loss is the mean of losses that depend on one row each."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

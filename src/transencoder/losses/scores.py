@@ -167,6 +167,7 @@ class ScoreLoss(Annealing):
     """
 
     shown = ("allow_outside", "soft_share")
+    is_mean_of_rows = True
 
     def __init__(
         self, model: nn.Module, equation: Equation, allow_outside: bool = False, *, soft_share: float | None = None
