@@ -46,8 +46,8 @@ logger = logging.getLogger(__name__)
 _STUDENT = "student.safetensors"
 
 _TOKENS_AT_ONCE = 4096
-"""Number of tokens, padding included, above which a CPU learns a batch in parts; 64 pairs of 32 tokens a side have as
-many."""
+"""Number of tokens, padding included, above which a CPU learns a batch in parts: those of 64 pairs of 32 tokens a side.
+Whole batches of twice as many took half as much memory again, and no less time (all-MiniLM-L6-v2, fp32)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Ours:
     """Share of the batch's rows that are in the part that is learned."""
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
-        """Learn a batch, part by part: the gradient is that of the whole batch."""
+        """Learn a batch, a large one in parts to save memory: their gradients add up to that of the batch."""
         losses = []
         for part, share in self._parts(inputs):
             self._share = share
@@ -92,9 +92,9 @@ class _Ours:
         return torch.stack(losses).sum()
 
     def _parts(self, inputs: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
-        """Yield the parts of a batch and their shares of its rows: several on a CPU, if rows are learned one by one."""
+        """Yield the parts of a batch and their shares of its rows: on a CPU several, if the loss is a mean of rows."""
         n_tokens = sum(each.numel() for name, each in inputs.items() if name.endswith("input_ids"))
-        is_alone = self.args.device.type == "cpu" and self.args.world_size == 1
+        is_alone = self.args.device.type == "cpu" and distributed.world_size() == 1
         if n_tokens <= _TOKENS_AT_ONCE or not is_alone or not getattr(self.loss, "is_mean_of_rows", False):
             yield inputs, 1.0
             return
