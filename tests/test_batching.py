@@ -102,6 +102,36 @@ def test_batches_are_not_met_from_short_to_long():
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
 
 
+def test_rows_of_a_group_come_together():
+    groups = np.random.default_rng(3).integers(0, 250, 1000)
+    lengths = (8 + groups % 2).astype(np.uint16)
+    samplers = [LengthBucketSampler(lengths, 32, 64, 0, groups=each) for each in (None, groups)]
+    alone, together = (list(sampler) for sampler in samplers)
+    assert sorted(row for rows in together for row in rows) == list(range(1000))
+    assert padded_tokens(lengths, together) == padded_tokens(lengths, alone)
+
+    def kinds(batches: list[list[int]]) -> list[frozenset[int]]:
+        return [frozenset(groups[rows].tolist()) for rows in batches]
+
+    assert sum(map(len, kinds(together))) <= 250 + 31 < 0.4 * sum(map(len, kinds(alone)))
+    assert together == list(samplers[1])
+    samplers[1].set_epoch(1)
+    assert not set(kinds(together)) & set(kinds(list(samplers[1]))), "other groups meet in each epoch"
+
+
+def test_groups_larger_than_a_window_and_of_several_windows_are_met_once():
+    groups = np.repeat([0, 1, 2], [70, 1, 29])
+    sampler = LengthBucketSampler(np.full(100, 8, np.uint16), 8, 4, seed=0, groups=groups)
+    batches = list(sampler)
+    assert sorted(row for rows in batches for row in rows) == list(range(100))
+    assert len(batches) == len(sampler) == 13
+
+
+def test_random_batches_know_no_groups():
+    lengths, groups = skewed_lengths(300), np.arange(300) // 10
+    assert list(LengthBucketSampler(lengths, 16, 1, 3, groups=groups)) == list(LengthBucketSampler(lengths, 16, 1, 3))
+
+
 def test_bi_features_are_what_preprocess_makes(bi, pairs, tmp_path, side):
     bi.tokenizer.padding_side = side
     collate = BiCollator([TokenCache(tmp_path).sentences(bi, pairs, "balo: ")])

@@ -63,6 +63,24 @@ def test_the_three_similarities_are_what_they_are_said_to_be(bi, pairs, batch_to
     np.testing.assert_allclose(similarities[-1], 1.0, atol=10 * model_rounding(bi))  # the same text twice
 
 
+@pytest.mark.parametrize(("document_prompt", "n_texts"), [(None, 12), ("some text ", 24)])
+def test_a_text_of_several_pairs_is_read_once(tiny_bi_encoder, pairs, document_prompt, n_texts, monkeypatch):
+    """With a prompt of its own, as a query and as a document; and again after it was forgotten."""
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    texts = list(dict.fromkeys(pairs["sentence1"]))[:12]
+    rows = [(one, other) for one in texts for other in texts if one != other]
+    crossed = Dataset.from_dict(dict(zip(("sentence1", "sentence2"), zip(*rows, strict=True), strict=True)))
+    scorer = TokenScorer(model, precision="fp32", batch_tokens=150, document_prompt=document_prompt)
+    n_read: list[int] = []
+    model[0].register_forward_hook(lambda _, inputs, output: n_read.append(len(inputs[0]["input_ids"])))
+    once = scorer.similarities(crossed)
+    assert sum(n_read) == n_texts
+    n_read.clear()
+    monkeypatch.setattr("transencoder.token_scores._TOKENS_KEPT", 30)
+    np.testing.assert_allclose(scorer.similarities(crossed), once, atol=10 * model_rounding(model))
+    assert n_texts < sum(n_read) < 2 * len(crossed)
+
+
 def test_prompts_of_queries_and_documents_have_no_weight(bi, pairs):
     scorer = TokenScorer(bi, precision="fp32", prompt="a question ", document_prompt="some text ")
     expected = stated(bi, pairs, ("a question ", "some text "))

@@ -17,7 +17,7 @@ class LengthBucketSampler(BatchSampler):
     """Sampler of batches of rows with similar length, in an order that depends on seed and epoch only.
 
     Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
-    are shuffled.
+    are shuffled. Rows of one group stay together, so that a batch has more of what they share.
 
     With several processes, each takes every n-th batch. All need the same number of batches, and full ones, or they
     wait for each other forever; so the epoch is filled up with rows from its own beginning.
@@ -28,16 +28,24 @@ class LengthBucketSampler(BatchSampler):
         window_batches: Batches per window; 1 gives plain random batches.
         seed: Seed that, with the epoch, determines the order.
         n_processes: Number of processes that share the batches.
+        groups: Number of each row's group, int (n,), where windows have several batches; None: each row is alone.
     """
 
     def __init__(
-        self, lengths: np.ndarray, batch_size: int, window_batches: int, seed: int, n_processes: int = 1
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        window_batches: int,
+        seed: int,
+        n_processes: int = 1,
+        groups: np.ndarray | None = None,
     ) -> None:
         self.lengths = lengths
         self.batch_size = batch_size
         self.window_batches = window_batches
         self.seed = seed
         self.n_processes = n_processes
+        self.groups = groups
         self.epoch = 0
         self.drop_last = False
 
@@ -52,6 +60,9 @@ class LengthBucketSampler(BatchSampler):
         random = np.random.default_rng((self.seed, self.epoch))
         order = np.arange(len(self.lengths), dtype=np.int32)
         random.shuffle(order)
+        if self.groups is not None and self.window_batches > 1:
+            places = random.permutation(int(self.groups.max()) + 1)
+            order = order[np.argsort(places[self.groups[order]], kind="stable")]
         if self.n_processes > 1:
             order = np.resize(order, len(self) * self.batch_size)
         window = self.batch_size * self.window_batches

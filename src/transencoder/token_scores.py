@@ -1,12 +1,14 @@
 """Scorer that compares two texts token by token with a bi-encoder, besides the cosine of their embeddings."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from jaxtyping import Float
+from sentence_transformers import SentenceTransformer
 from torch.nn.functional import cosine_similarity
 
 from transencoder import distributed
@@ -17,7 +19,9 @@ from transencoder.tokens import Tokens, inverse_document_frequencies
 
 _SIDES = ("first ", "second ")
 """Prefixes of the names of features, for the first and for the second texts."""
-_WEIGHTS = "token_weights"
+_TEXTS, _WEIGHTS = "texts", "token_weights"
+_TOKENS_KEPT = 1 << 16
+"""Number of tokens above which the embeddings of earlier texts are forgotten: 100 MB at width 384, in fp32."""
 
 
 class TokenScorer(BiScorer):
@@ -30,7 +34,8 @@ class TokenScorer(BiScorer):
     al., ICLR 2020, which averages both directions, by F1.) Each text counts as a document. Tokens that all texts of a
     side have, such as special tokens and prompts, have weight 0.
 
-    The arguments are those of `BiScorer`. The model runs over both texts of each pair, not once per distinct text.
+    The arguments are those of `BiScorer`. Pairs of like length are compared one after the other, and what has been read
+    is kept for a while, so most texts are read once, however many pairs they are in.
     """
 
     def score(self, pairs: Dataset) -> np.ndarray:
@@ -50,29 +55,29 @@ class TokenScorer(BiScorer):
         """Compute the three similarities: float32 (n, 3), each in [-1, 1]."""
         sides = self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)
         weights = [inverse_document_frequencies(side.tokens) for side in sides]
+        firsts = np.cumsum([0, *(len(side.tokens) for side in sides[:-1])])
         rows = distributed.own_rows(len(pairs))
         share = _PairTokens(
             [
-                _SideTokens(side.tokens, index[rows], own)
-                for side, own in zip(sides, weights, strict=True)
+                _SideTokens(side.tokens, index[rows], own, int(first))
+                for side, own, first in zip(sides, weights, firsts, strict=True)
                 for index in np.moveaxis(side.index, 1, 0)
             ]
         )
         similarities = np.empty((len(share), 3), np.float32)
         try:
-            self.compute("compare tokens", share, self._compared, similarities)
+            self.compute("compare tokens", share, partial(self._compared, _Reader(self.model)), similarities)
             similarities = distributed.concatenate(similarities)
         finally:
             give_back_freed_memory()
         finite(similarities.sum(1), pairs)
         return similarities
 
-    def _compared(self, features: dict[str, Any]) -> torch.Tensor:
+    def _compared(self, reader: "_Reader", features: dict[str, Any]) -> torch.Tensor:
         """Compute the three similarities of a batch of pairs, (batch, 3)."""
+        reader.make_room()
         (first, *embedded_1), (second, *embedded_2) = (
-            self._embedded(
-                {name.removeprefix(side): value for name, value in features.items() if name.startswith(side)}
-            )
+            reader.embed({name.removeprefix(side): value for name, value in features.items() if name.startswith(side)})
             for side in _SIDES
         )
         with torch.autocast(first.device.type, enabled=False):
@@ -81,8 +86,43 @@ class TokenScorer(BiScorer):
             late = late_interaction(first, second, *(features[side + _WEIGHTS] for side in _SIDES))
             return torch.stack([*cosines, late], dim=1)
 
-    def _embedded(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+
+class _Reader:
+    """A bi-encoder that keeps what it has read, so that a text that is in several pairs is read once."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model
+        self.kept: dict[int, tuple[torch.Tensor, ...]] = {}
+        self.n_tokens = 0
+
+    def make_room(self) -> None:
+        """Forget all texts if they have too many tokens."""
+        if self.n_tokens > _TOKENS_KEPT:
+            self.kept.clear()
+            self.n_tokens = 0
+
+    def embed(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the transformer's token embeddings, the text embeddings, and the weighted sums of token embeddings."""
+        numbers, is_token = features.pop(_TEXTS).tolist(), features["attention_mask"].bool()
+        new = {number: row for row, number in enumerate(numbers) if number not in self.kept}
+        if new:
+            rows = list(new.values())
+            columns = is_token[rows].any(0)
+            read = self._read(
+                {
+                    name: values[rows][:, columns] if isinstance(values, torch.Tensor) else values
+                    for name, values in features.items()
+                }
+            )
+            for number, own, tokens, *sums in zip(new, is_token[rows][:, columns], *read, strict=True):
+                self.kept[number] = (tokens[own], *sums)
+                self.n_tokens += len(self.kept[number][0])
+        tokens, embeddings, weighted = zip(*(self.kept[number] for number in numbers), strict=True)
+        padded = tokens[0].new_zeros(*is_token.shape, tokens[0].shape[1])
+        padded[is_token] = torch.cat(tokens)
+        return padded, torch.stack(embeddings), torch.stack(weighted)
+
+    def _read(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         weights = features.pop(_WEIGHTS)
         transformer, *others = self.model
         features = transformer(features)
@@ -104,6 +144,8 @@ class _SideTokens:
     """Row of `tokens` for each pair, int32 (n,)."""
     weights: np.ndarray
     """Weight of each token id, float32 (n_ids,)."""
+    first: int
+    """Number of the first of the distinct texts."""
 
     def widths(self, rows: slice) -> np.ndarray:
         """Return the number of tokens of each text in a slice, int64."""
@@ -112,10 +154,10 @@ class _SideTokens:
         return widths
 
     def features(self, rows: np.ndarray) -> dict[str, Any]:
-        """Return the padded features of the given texts, and the weights of their tokens, float32, 0 for padding."""
+        """Return the padded features of texts, their numbers, and their tokens' weights, float32, 0 for padding."""
         features = self.tokens.batch(self.index[rows])
         weights = torch.from_numpy(self.weights)[features["input_ids"]] * features["attention_mask"]
-        return features | {_WEIGHTS: weights}
+        return features | {_TEXTS: torch.from_numpy(self.index[rows] + self.first), _WEIGHTS: weights}
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,13 @@ class SentenceTokens:
         longest: np.ndarray = self.tokens.lengths[self.index].max(axis=1)
         return longest
 
+    @property
+    def longest(self) -> np.ndarray:
+        """The longest sentence of each row, the first of equally long ones: int32 (n,)."""
+        side = self.tokens.lengths[self.index].argmax(axis=1, keepdims=True)
+        longest: np.ndarray = np.take_along_axis(self.index, side, axis=1)[:, 0]
+        return longest
+
 
 class TokenCache:
     """Cache of tokens by content: equal texts, tokenizer and length are tokenised once, across stages and runs.

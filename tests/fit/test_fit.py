@@ -1,9 +1,12 @@
 """Fits of tiny models (`fitting.py`): what is learned, kept, evaluated and gone on with."""
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import ModernBertConfig, ModernBertModel, T5Config, T5EncoderModel
 
@@ -276,6 +279,29 @@ def test_a_large_batch_is_learned_in_parts(form, fit_tiny, monkeypatch):
         seen.clear()
         fit_tiny(form, **sizes, loss=counted(InfoNCELoss), folder="contrastive")
         assert seen == [15, 15, 15, 15, 4]
+
+
+def test_pairs_that_share_a_sentence_come_together_and_it_is_read_once(fit_tiny):
+    """A contrastive loss, to which they would be false negatives, gets random ones, and reads every text."""
+    words = ("balo", "bama", "dalo", "dama")
+    rows = [(f"{one} {two} kama", text) for one in words for two in words for text in words]
+    random.Random(0).shuffle(rows)
+    pairs = Dataset.from_dict({"sentence1": [row[0] for row in rows], "sentence2": [row[1] for row in rows]})
+    sizes = PLAIN | {"batch_size": 16, "bucket_batches": 4}
+
+    def read(loss):
+        def watched(model):
+            model[0].register_forward_hook(lambda _, inputs, output: seen.append(inputs[0]["input_ids"]))
+            return loss(model)
+
+        seen = []
+        fit_tiny("bi", loss=watched, pairs=pairs, targets=np.full(64, 0.5, np.float32), folder=str(loss), **sizes)
+        return [len(texts) for texts in seen], [len(texts.unique(dim=0)) for texts in seen]
+
+    assert read(LOSS["bi"]) == ([4 + 4] * 4, [4 + 4] * 4), "four longer texts, and the four others"
+    all_texts, distinct = read(InfoNCELoss)
+    assert all_texts == [2 * 16] * 4
+    assert min(distinct) > 4 + 4
 
 
 def test_dropout_that_attention_holds_as_a_number_is_set_too():

@@ -6,6 +6,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from tests.losses.batches import read
 from tests.rounding import model_rounding
+from transencoder.losses import CosineLoss, DualViewLoss
 from transencoder.losses.features import embed, embed_pairs
 
 SHORT = ["balo", "bama dalo", "gelo"]
@@ -39,6 +40,63 @@ def test_one_forward_for_both_sides_equals_two(bi, left, right):
     assert model.rows == [6]
     for one, two in zip(joined, apart, strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, two))
+
+
+@pytest.mark.parametrize("build", [CosineLoss, lambda model: DualViewLoss(model, 2)], ids=["cosine", "classes"])
+def test_losses_of_independent_rows_are_their_mean_and_read_equal_texts_once(bi, build):
+    loss, labels = build(bi), torch.tensor([0.0, 1.0, 1.0])
+    assert loss.is_mean_of_rows
+    rows = list(zip(["balo", "balo", "bama dalo"], ["kama", "bama dalo", "balo"], labels, strict=True))
+    with torch.no_grad():
+        alone = [loss(read(bi, [first], [second]), label[None]) for first, second, label in rows]
+        loss.model = CountingModel(bi)
+        together = loss(read(bi, *([row[side] for row in rows] for side in (0, 1))), labels)
+    assert loss.model.rows == [3]
+    torch.testing.assert_close(together, torch.stack(alone).mean())
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_equal_texts_of_a_batch_are_read_once(bi, side):
+    bi.tokenizer.padding_side = side
+    first, second = [*SHORT, *LONG, "balo"], [*LONG, *SHORT, "balo"]
+    gradients = []
+    for distinct, rows in ((False, 14), (True, 6)):
+        counting = CountingModel(bi)
+        bi.zero_grad()
+        embeddings = torch.cat(embed_pairs(counting, read(bi, first, second), distinct=distinct))
+        assert counting.rows == [rows]
+        embeddings.square().mul(torch.arange(14.0)[:, None]).sum().backward()
+        gradients.append([embeddings.detach(), *(p.grad.clone() for p in bi.parameters() if p.grad is not None)])
+    scale = max(each.abs().max().item() for each in gradients[0])
+    for one, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, scale))
+
+
+def test_a_text_that_ends_in_the_padding_token_is_another(bi):
+    """Its ids are those of a shorter text with padding."""
+    padding = bi.tokenizer.pad_token
+    sides = read(bi, ["balo", "balo bama dalo"], ["balo", "dalo"])
+    sides[1] = dict(sides[1])
+    short, longer = sides[0]["attention_mask"][0], sides[0]["attention_mask"][0].clone()
+    longer[int(short.sum())] = 1
+    sides[0]["attention_mask"] = torch.stack([longer, sides[0]["attention_mask"][1]])
+    assert sides[0]["input_ids"][0, int(short.sum())] == bi.tokenizer.convert_tokens_to_ids(padding)
+    counting = CountingModel(bi)
+    with torch.no_grad():
+        one, two = (side[0] for side in embed_pairs(counting, sides, distinct=True))
+    assert counting.rows == [4]
+    assert not torch.allclose(one, two, atol=1e-3)
+
+
+def test_texts_that_are_all_different_are_read_in_their_order(bi):
+    """So that dropout draws as without `distinct`."""
+    bi.train()
+    sides = read(bi, ["gelo", "balo"], ["dalo bama", "bama dalo"])
+    embeddings = []
+    for distinct in (False, True):
+        torch.manual_seed(3)
+        embeddings.append(torch.cat(embed_pairs(bi, sides, distinct=distinct)))
+    assert torch.equal(*embeddings)
 
 
 def test_prompts_of_two_lengths_that_pooling_leaves_out(bi):

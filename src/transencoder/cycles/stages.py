@@ -210,7 +210,7 @@ class Labels(Stage[Work]):
 class Student(Training):
     """A member's bi- or cross-encoder, trained on teachers' labels of the pairs."""
 
-    version = 5
+    version = 6
     labels: StageRecord = made_of()
     dev: Scored | None = made_of(absent="")
     analysis: tuple[Scored, ...] = made_of()

@@ -128,7 +128,7 @@ def fit(
         only_used_rows(loss_module, collator.token_ids),
         _in_mini_batches(student, loss_module, config.mini_batch_size),
     ):
-        run_trainer(trainer, keep, lengths, config, session)
+        run_trainer(trainer, keep, lengths, config, session, _groups(loss_module, collator, training_data.rows))
     n_steps = trainer.state.global_step
     keep.load_best()
     if mix is not None:
@@ -294,6 +294,18 @@ def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -
         rows = np.concatenate([rows + first for first in range(0, len(lengths), len(training_data.pairs))])
     data = training_rows(len(lengths), np.asarray(training_data.targets, np.float32), rows)
     return collator, data, lengths if rows is None else lengths[rows]
+
+
+def _groups(loss: nn.Module, collator: Any, rows: np.ndarray | None) -> np.ndarray | None:
+    """Return the longer sentence of each row, by which rows come together; None where a loss compares rows.
+
+    There, two rows with one sentence would be false negatives. Elsewhere that sentence is read once for all.
+    """
+    is_of_pairs = isinstance(collator, BiCollator) and len(collator.sides) == 1
+    if not is_of_pairs or not getattr(loss, "is_mean_of_rows", False):
+        return None
+    longest: np.ndarray = collator.sides[0].longest
+    return longest if rows is None else longest[rows]
 
 
 def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:

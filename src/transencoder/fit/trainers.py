@@ -93,11 +93,12 @@ class _Ours:
 
     def _parts(self, inputs: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float]]:
         """Yield the parts of a batch and their shares of its rows: on a CPU several, if the loss is a mean of rows."""
-        n_tokens = sum(each.numel() for name, each in inputs.items() if name.endswith("input_ids"))
         is_alone = self.args.device.type == "cpu" and distributed.world_size() == 1
-        if n_tokens <= _TOKENS_AT_ONCE or not is_alone or not getattr(self.loss, "is_mean_of_rows", False):
+        if not is_alone or not getattr(self.loss, "is_mean_of_rows", False):
             yield inputs, 1.0
             return
+        sides = [each for name, each in inputs.items() if name.endswith("input_ids")]
+        n_tokens = sum(len(side.unique(dim=0)) * side.shape[1] for side in sides)
         n_rows = len(inputs["label"])
         for rows in torch.arange(n_rows).chunk(math.ceil(n_tokens / _TOKENS_AT_ONCE)):
             part = {name: each[rows] if isinstance(each, torch.Tensor) else each for name, each in inputs.items()}
@@ -194,14 +195,22 @@ def trainer_arguments(
     return arguments
 
 
-def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: FitConfig, session: Session) -> None:
+def run_trainer(
+    trainer: Trainer,
+    keep: KeepBest,
+    lengths: np.ndarray,
+    config: FitConfig,
+    session: Session,
+    groups: np.ndarray | None = None,
+) -> None:
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
-    `lengths` are the tokens of each row, uint16 (n,); a batch has rows of similar length. The trainer takes its batches
-    from its attribute `batches`, which is set here.
+    `lengths` are the tokens of each row, uint16 (n,); a batch has rows of similar length, and the `groups`, int (n,),
+    stay together (`LengthBucketSampler`). The trainer takes its batches from its attribute `batches`, which is set
+    here.
     """
-    world_size = distributed.world_size()
-    batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
+    size, seed, world_size = batch_size(config), session.seed, distributed.world_size()
+    batches = LengthBucketSampler(lengths, size, config.bucket_batches, seed, world_size, groups)
     trainer.batches = batches  # type: ignore[attr-defined]
     if config.optimizer in ("adamw_hf", "bert_adam"):
         _, settings = trainer.get_optimizer_cls_and_kwargs(trainer.args, trainer.model)  # type: ignore[arg-type]

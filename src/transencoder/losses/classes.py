@@ -43,6 +43,7 @@ class DualViewLoss(Annealing):
     """
 
     shown = ("n_classes", "soft_share")
+    is_mean_of_rows = True
 
     def __init__(self, model: SentenceTransformer, n_classes: int, *, soft_share: float | None = None) -> None:
         super().__init__(model, soft_share)
@@ -56,7 +57,8 @@ class DualViewLoss(Annealing):
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs; labels of another number of classes are refused."""
-        first, second = (self.scale * each for each in embed_pairs(self.model, sentence_features))
+        embeddings = embed_pairs(self.model, sentence_features, distinct=True)
+        first, second = (self.scale * each for each in embeddings)
         logits = self.classifier(torch.cat([first, second, (first - second).abs()], dim=-1))
         gold, *teachers = _distributions(labels, self.n_classes).unbind(1)
         return self.annealed_loss(lambda targets: class_divergence(logits, targets), gold, teachers)
@@ -73,6 +75,7 @@ class ClassCrossEntropyLoss(Loss):
     """
 
     shown = ("n_classes",)
+    is_mean_of_rows = True
     model: CrossEncoder
 
     def __init__(self, model: CrossEncoder) -> None:

@@ -41,7 +41,7 @@ class Loss(nn.Module):
     is_of_cosines: ClassVar[bool] = False
     """Whether the loss depends only on cosines between embeddings, so that these may have any width."""
     is_mean_of_rows: ClassVar[bool] = False
-    """Whether the loss is the mean of losses that depend on one row each."""
+    """Whether the loss is the mean of losses that depend on one row each, so that any rows may form a batch."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -92,10 +92,16 @@ def check_temperatures(*temperatures: float, usual: str = "") -> None:
         raise ValueError(f"temperature is {found}; it must be above 0{', ' if usual else ''}{usual}")
 
 
-def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
+def embed_pairs(
+    model: nn.Module, columns: Columns, *, distinct: bool = False
+) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
     """Embed both sides of a batch in one forward pass, with half the kernel launches and the same results.
 
-    The model is a SentenceTransformer, wrapped or not; the sides' padded widths may differ.
+    Args:
+        model: A SentenceTransformer, wrapped or not.
+        columns: Both sides, whose padded widths may differ.
+        distinct: Whether a text that is there several times is read once. Dropout then draws once for it, so losses
+            whose views of a text differ by dropout must not ask for this.
 
     Raises:
         ValueError: There are not two columns.
@@ -103,17 +109,22 @@ def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pair
     sides = list(columns)
     if len(sides) != 2:
         raise ValueError(f"this loss takes two columns of texts, and the data has {len(sides)}; leave the others out")
-    first, second = embed_sides(model, sides).chunk(2)
+    first, second = embed_sides(model, sides, distinct=distinct).chunk(2)
     return first, second
 
 
-def embed_sides(model: nn.Module, columns: Columns) -> Float[Tensor, "texts dim"]:
+def embed_sides(model: nn.Module, columns: Columns, *, distinct: bool = False) -> Float[Tensor, "texts dim"]:
     """Embed any number of sides as `embed_pairs` does, and return their concatenated embeddings."""
     sides = list(columns)
     if any("attention_mask" not in side or _settings(side) != _settings(sides[0]) for side in sides):
         # without padding, or with prompts of different lengths
         return torch.cat([embed(model, side) for side in sides])
-    return embed(model, join(sides))
+    joined = join(sides)
+    if distinct:
+        where, firsts = _first_equal(joined)
+        if len(firsts) < len(where):
+            return embed(model, _of_rows(joined, firsts))[where]
+    return embed(model, joined)
 
 
 def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
@@ -189,12 +200,25 @@ def _parts_of_like_length(mask: Tensor) -> tuple[Tensor, ...]:
 
 
 def _part(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    is_text = features["attention_mask"][rows].any(0)
-    part = dict(features)
-    for name, values in features.items():
-        if isinstance(values, Tensor):
-            part[name] = values[rows][:, is_text] if values.ndim == 2 else values[rows]
+    part = _of_rows(features, rows)
+    is_text = part["attention_mask"].any(0)
+    for name, values in part.items():
+        if isinstance(values, Tensor) and values.ndim == 2:
+            part[name] = values[:, is_text]
     return part
+
+
+def _first_equal(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return the place of each text among the distinct texts, int (texts,), and the rows where these are first."""
+    ids = features["input_ids"].masked_fill(features["attention_mask"] == 0, -1)
+    distinct, where = ids.unique(dim=0, return_inverse=True)
+    rows = torch.arange(len(where), device=where.device)
+    firsts = rows.new_full((len(distinct),), len(where)).scatter_reduce(0, where, rows, "amin")
+    return where, firsts
+
+
+def _of_rows(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+    return {name: values[rows] if isinstance(values, Tensor) else values for name, values in features.items()}
 
 
 def _widen(values: Tensor, width: int) -> Tensor:

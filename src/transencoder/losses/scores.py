@@ -212,8 +212,8 @@ class CosineLoss(ScoreLoss):
         super().__init__(model, equation, allow_outside, soft_share=soft_share)
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
-        """Return the loss of a batch of pairs, which are encoded in one forward pass."""
-        first, second = embed_pairs(self.model, sentence_features)
+        """Return the loss of a batch of pairs, which are encoded in one forward pass, equal texts once."""
+        first, second = embed_pairs(self.model, sentence_features, distinct=True)
         return self.learn(cosine_similarity(first, second), labels)
 
 

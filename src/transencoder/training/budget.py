@@ -239,6 +239,7 @@ def operations_a_second(config: RunConfig) -> float:
 class Timing(Stage[Work]):
     """Time that a member's bi- or cross-encoder takes to train on a pair on this machine."""
 
+    version = 2
     is_of_machine = True
     rows: Rows = made_of()
     """The training text."""
@@ -250,10 +251,10 @@ class Timing(Stage[Work]):
     def compute(self, work: Work) -> tuple[float, float]:
         """Time two short trainings; their difference leaves out fixed costs, such as the start of the trainer."""
         started = time.monotonic()
-        self._trained_seconds(work, 1)  # loads libraries
-        few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
-        per_step = (more - few) / _MORE_STEPS if more > few else more / (_FIRST_STEPS + _MORE_STEPS)
-        return per_step / self._batch, time.monotonic() - started
+        self._trained(work, 1)  # loads libraries
+        few, more = (np.array(self._trained(work, n)) for n in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
+        seconds, n_pairs = more - few if more[0] > few[0] else more
+        return float(seconds / n_pairs), time.monotonic() - started
 
     def write(self, work: Work, computed: tuple[float, float]) -> dict[str, Any]:
         """Return the seconds per pair, and the seconds that measuring took."""
@@ -268,11 +269,11 @@ class Timing(Stage[Work]):
     def _batch(self) -> int:
         return self.fit.batch_size or 1
 
-    def _trained_seconds(self, work: Work, n_steps: int) -> float:
-        pairs, once = (
-            self._pairs(n_steps * self._batch),
-            replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1, save_steps=None),
-        )
+    def _trained(self, work: Work, n_steps: int) -> tuple[float, int]:
+        """Train up to `n_steps` steps, several epochs of few pairs; return the seconds, and on how many pairs."""
+        pairs = self._pairs(n_steps * self._batch)
+        epochs = max(1, n_steps // -(-len(pairs) // self._batch))
+        short = replace(self.fit, epochs=epochs, checkpoint_steps=n_steps + 1, save_steps=None)
         student, loss = self._student(work), CosineLoss if self.base.form == "bi" else LogitLoss
         session = Session(
             folder=work.folder / "checkpoints" / str(n_steps),
@@ -282,7 +283,7 @@ class Timing(Stage[Work]):
         )
         remove_folder(session.folder)  # a killed attempt's checkpoint would leave nothing to time
         data = TrainingData(pairs=pairs, targets=np.full(len(pairs), 0.5, np.float32), prompts=self.base.prompts)
-        return fit(student, loss, data, None, once, session).seconds
+        return fit(student, loss, data, None, short, session).seconds, epochs * len(pairs)
 
     def _student(self, work: Work) -> Any:
         where: dict[str, Any] = {"max_length": self.fit.max_length, "device": work.device}
@@ -291,10 +292,13 @@ class Timing(Stage[Work]):
         return load_bi(self.base.folder, pooling=self.base.pooling, prompts=self.base.prompts, **where)
 
     def _pairs(self, n_pairs: int) -> Dataset:
-        """Return `n_pairs` random pairs of the training text; if it is single texts, pairs of two random texts."""
-        data = self.rows.data
-        rows = np.random.default_rng(self.seed).integers(len(data), size=(2, n_pairs))
+        """Return up to `n_pairs` random pairs of the training text; if it is single texts, pairs of two random texts.
+
+        A text is in no more pairs than in training, where one that several share takes less time.
+        """
+        data, random = self.rows.data, np.random.default_rng(self.seed)
         if "text" in data.column_names:
+            rows = random.integers(len(data), size=(2, min(n_pairs, 2 * len(data))))
             first, second = (data.select(each)["text"][:] for each in rows)
             return Dataset.from_dict({"sentence1": first, "sentence2": second})
-        return data.select(rows[0]).select_columns(["sentence1", "sentence2"])
+        return data.select(random.permutation(len(data))[:n_pairs]).select_columns(["sentence1", "sentence2"])

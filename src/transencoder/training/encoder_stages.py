@@ -118,7 +118,7 @@ class TeacherEmbeddings(Stage[Work]):
 class EncoderTraining(Training):
     """Training of a bi-encoder with a method's loss."""
 
-    version = 5
+    version = 6
     pairs: Rows = made_of()
     embeddings: StageRecord | None = made_of()
     """A teacher's embeddings of the pairs' sentences."""
