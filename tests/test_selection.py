@@ -123,6 +123,19 @@ def test_a_thousand_at_most():
     assert list(held_out.distinct) == [0]  # they are all one sentence
 
 
+def test_a_bi_encoder_reads_each_text_once_for_all_criteria(many_pairs, tiny_bi_encoder):
+    held_out = hold_out(many_pairs)
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    scorer = BiScorer(model, precision="fp32")
+    pairs = held_out.texts.select_columns(["sentence1", "sentence2"])
+    with_views = pairs.remove_columns("sentence2").add_column("sentence2", held_out.texts["sentence3"][:])
+    expected = selection.view_preference(scorer.score(with_views), scorer.score(pairs))
+    n_read = []
+    model[0].register_forward_hook(lambda _, inputs, output: n_read.append(len(inputs[0]["input_ids"])))
+    assert held_out.criteria(scorer, {})["view_preference"] == expected
+    assert sum(n_read) == len({text for side in held_out.texts.column_names for text in held_out.texts[side]})
+
+
 def test_an_encoder_agrees_with_itself(many_pairs, tiny_bi_encoder, monkeypatch, tmp_path):
     held_out = hold_out(many_pairs)
     model, cache = SentenceTransformer(tiny_bi_encoder, device="cpu"), tokens.TokenCache(tmp_path)

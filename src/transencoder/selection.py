@@ -15,7 +15,7 @@ from jaxtyping import Float
 from transencoder.configs import Criterion, Form, Selection
 from transencoder.metrics import spearman
 from transencoder.pairs import pair_keys, rows_of_pairs
-from transencoder.scorers import BiScorer, Scorer
+from transencoder.scorers import BiScorer, Scorer, cosines_of
 from transencoder.views import WordDeletion
 
 LEAST_PAIRS = 500
@@ -106,23 +106,30 @@ class HeldOut:
             `view_preference`; for bi-encoders also the criteria of embeddings; and for each origin of references its
             agreement, such as `teacher_agreement`: Spearman's rank correlation times 100, or the mean of several.
         """
-        scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
-        with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
-        found = {"view_preference": view_preference(scorer.score(with_views), scores)}
+        of_embeddings = {}
         if isinstance(scorer, BiScorer):
-            sentences, _, views = (side[self.distinct] for side in scorer.embed_sides(self.texts))
+            sides, every = scorer.embed_sides(self.texts), np.arange(len(self.rows))
+            scores, view_scores = (
+                cosines_of([(sides[0], every), (side, every)], slice(0, len(every))) for side in sides[1:]
+            )
+            sentences, _, views = (side[self.distinct] for side in sides)
             aligned, uniform = alignment(sentences, views), uniformity(sentences)
-            found |= {
+            of_embeddings = {
                 "self_retrieval": self_retrieval(views, sentences),
                 "alignment": -aligned,
                 "uniformity": -uniform,
                 "alignment_and_uniformity": -aligned - uniform,
                 "effective_rank": effective_rank(sentences),
             }
-        return found | {
+        else:
+            scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
+            with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
+            view_scores = scorer.score(with_views)
+        agreements = {
             f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))
             for name, theirs in references.items()
         }
+        return {"view_preference": view_preference(view_scores, scores)} | of_embeddings | agreements
 
 
 def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
