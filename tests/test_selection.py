@@ -13,7 +13,6 @@ from transencoder.cycles import distillation
 from transencoder.errors import InputError
 from transencoder.fit import student
 from transencoder.metrics import spearman
-from transencoder.report.figures import Line
 from transencoder.report.plots import curve_plots
 from transencoder.report.verdict import notes_of
 from transencoder.scorers import BiScorer
@@ -309,15 +308,13 @@ def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, 
 def test_preset_standard_keeps_the_last_checkpoint_and_records_what_held_out_pairs_say(without_dev, monkeypatch):
     result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
     (bi,) = (cycle["bi"] for cycle in result["cycles"])
-    steps = [step for step, _ in bi["criteria"]]
-    assert len(steps) > 1 and "step" not in bi, "no checkpoint was chosen"
+    ((_, at_the_end),) = bi["criteria"]
+    assert "step" not in bi, "no checkpoint was chosen"
     assert result["data"]["pairs"]["held_out_rows"] == 20 and "selection" not in result and result["dev"] is None
-    assert result["criteria"]["bi"] == bi["criteria"][-1][1] != result["criteria"]["start"]
+    assert result["criteria"]["bi"] == at_the_end != result["criteria"]["start"]
     assert {each["setting"] for each in result["choices"]} >= {"bi.selection", "record_criteria"}
     assert "There was no dev set: the last checkpoint was kept." in notes_of(result)
-    (plot,) = curve_plots(result)
-    assert plot.title == "Bi-encoder, self retrieval on held-out pairs by step"
-    assert [step for mark in plot.marks if isinstance(mark, Line) for step, _ in mark.points] == steps
+    assert not list(curve_plots(result)), "there is one point"
     monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
     result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
     assert "held_out_rows" not in result["data"]["pairs"] and "criteria" not in result

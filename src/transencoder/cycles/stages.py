@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -229,7 +229,8 @@ class Student(Training):
     allow_outside: bool
     """Whether targets may lie outside [0, 1], as the released code's do."""
     held_out: HeldOut | None = setting(lambda held_out: held_out.about, default=None)
-    """Pairs that are held out from training: each evaluation computes criteria on them, without labels."""
+    """Pairs that are held out from training, on which criteria are computed without labels: at each evaluation or, if
+    nothing chooses the checkpoint, once, when training has ended."""
     chosen_by: Criterion | None = setting(default=None)
     """Criterion that chooses the checkpoint."""
     pairs: Rows = implied()
@@ -255,9 +256,14 @@ class Student(Training):
             both_orders=self.both_orders,
             prompts=self.base.prompts,
         )
-        is_evaluated = self.dev is not None or self.held_out is not None
-        evaluate = self._evaluation(work, labels) if is_evaluated else None
-        return student, fit(student, self._loss, training_data, evaluate, self.fit, session)
+        evaluate = self._evaluation(work, labels)
+        is_chosen = self.dev is not None or self.chosen_by is not None
+        during = evaluate if is_chosen or self.analysis else None
+        fitted = fit(student, self._loss, training_data, during, self.fit, session)
+        if during is None and self.held_out is not None:
+            at_the_end = {name: value for name, value in defined(evaluate(student)).items() if name != "dev"}
+            fitted = replace(fitted, others=[(fitted.n_steps, at_the_end)])
+        return student, fitted
 
     @property
     def n_trained(self) -> int:

@@ -101,8 +101,8 @@ class TransEncoder(configs.RunConfig):
     member's teacher (Table 13)."""
     record_criteria: bool | None = None
     """Whether to hold a tenth of the pairs out of training, at most 1,000, and record all label-free criteria of
-    `transencoder.selection` on them at every evaluation; they choose nothing. With fewer than 500 pairs (with dev: 20),
-    none are held out. None: true in preset `standard` without dev."""
+    `transencoder.selection` on them, with dev at every evaluation, else at the end; they choose nothing. With fewer
+    than 500 pairs (with dev: 20), none are held out. None: true in preset `standard` without dev."""
     same_form: bool | None = None
     """Whether bi-encoders learn from bi-encoders, without any cross-encoder (standard self-distillation, Table 14).
     None: true in preset `standard`, unless a setting of cross-encoders is given."""

@@ -151,6 +151,8 @@ def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
     lines = _lines_of_cycles(
         result, form, lambda part: [(step, found.get(criterion)) for step, found in part.get("criteria", ())]
     )
+    if all(len(line.points) == 1 for line in lines):
+        return  # nothing chose: it was computed only at the end of each training
     start = result.get("criteria", {}).get("start", {}).get(criterion)
     name = criterion.replace("_", " ")
     title = f"{FORM_TITLES[form]}, {name} on held-out pairs by step"
