@@ -28,9 +28,6 @@ _NAME_LENGTH = 22
 _N_BINS = 25
 _N_GROUPS = 10
 
-_BY_DEFAULT = {"bi": "self_retrieval", "cross": "start_agreement"}
-"""Criterion that chooses each form's checkpoints by default; it is shown also where the last checkpoint is kept."""
-
 
 def curve_plots(result: Result) -> Iterator[Plot]:
     """Yield the plots of the curves that a run recorded.
@@ -142,17 +139,14 @@ def _lines_of_cycles(
 
 
 def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
-    """Yield the plot of the criterion that chose a form's checkpoints without a dev set, or would have by default."""
+    """Yield the plot of the criterion that chose a form's checkpoints without a dev set."""
     parts = [cycle[form] for cycle in result["cycles"] if form in cycle]
-    by_default = _BY_DEFAULT.get(form) if result["data"]["dev"] is None else None
-    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), by_default)
+    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), None)
     if criterion is None:
         return
     lines = _lines_of_cycles(
         result, form, lambda part: [(step, found.get(criterion)) for step, found in part.get("criteria", ())]
     )
-    if all(len(line.points) == 1 for line in lines):
-        return  # nothing chose: it was computed only at the end of each training
     start = result.get("criteria", {}).get("start", {}).get(criterion)
     name = criterion.replace("_", " ")
     title = f"{FORM_TITLES[form]}, {name} on held-out pairs by step"
