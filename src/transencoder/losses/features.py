@@ -137,6 +137,13 @@ def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
     return joined
 
 
+def distinct_tokens(columns: Columns) -> int:
+    """Count the tokens, without padding, of the distinct texts of all columns."""
+    joined = join(list(columns))
+    _, firsts = _first_equal(joined)
+    return int(joined["attention_mask"][firsts].sum())
+
+
 def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts dim"]:
     """Embed the texts of a batch.
 
