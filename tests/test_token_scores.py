@@ -76,7 +76,7 @@ def test_a_text_of_several_pairs_is_read_once(tiny_bi_encoder, pairs, document_p
     once = scorer.similarities(crossed)
     assert sum(n_read) == n_texts
     n_read.clear()
-    monkeypatch.setattr("transencoder.token_scores._TOKENS_KEPT", 30)
+    monkeypatch.setattr("transencoder.token_scores._TOKENS_CACHED", 30)
     np.testing.assert_allclose(scorer.similarities(crossed), once, atol=10 * model_rounding(model))
     assert n_texts < sum(n_read) < 2 * len(crossed)
 

@@ -17,7 +17,8 @@ class LengthBucketSampler(BatchSampler):
     """Sampler of batches of rows with similar length, in an order that depends on seed and epoch only.
 
     Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
-    are shuffled. Rows of one group stay together, so that a batch has more of what they share.
+    are shuffled. Rows of one group and length stay together, but for the ends of batches and windows, so that a text
+    that they share is encoded once a batch.
 
     With several processes, each takes every n-th batch. All need the same number of batches, and full ones, or they
     wait for each other forever; so the epoch is filled up with rows from its own beginning.
@@ -28,7 +29,7 @@ class LengthBucketSampler(BatchSampler):
         window_batches: Batches per window; 1 gives plain random batches.
         seed: Seed that, with the epoch, determines the order.
         n_processes: Number of processes that share the batches.
-        groups: Number of each row's group, int (n,), where windows have several batches; None: each row is alone.
+        groups: Group of each row, a number from 0, int (n,); ignored if `window_batches` is 1. None: no groups.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class LengthBucketSampler(BatchSampler):
         order = np.arange(len(self.lengths), dtype=np.int32)
         random.shuffle(order)
         if self.groups is not None and self.window_batches > 1:
-            places = random.permutation(int(self.groups.max()) + 1)
+            places = random.permutation(np.arange(self.groups.max(initial=-1) + 1, dtype=np.int32))
             order = order[np.argsort(places[self.groups[order]], kind="stable")]
+            del places
         if self.n_processes > 1:
             order = np.resize(order, len(self) * self.batch_size)
         window = self.batch_size * self.window_batches

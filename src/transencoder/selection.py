@@ -106,11 +106,15 @@ class HeldOut:
             `view_preference`; for bi-encoders also the criteria of embeddings; and for each origin of references its
             agreement, such as `teacher_agreement`: Spearman's rank correlation times 100, or the mean of several.
         """
+        with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
         of_embeddings = {}
         if isinstance(scorer, BiScorer):
             sides, every = scorer.embed_sides(self.texts), np.arange(len(self.rows))
+            seconds = list(sides[1:])
+            if scorer.document_prompt != scorer.prompt:
+                seconds[1] = scorer.embed_sides(with_views)[1]
             scores, view_scores = (
-                cosines_of([(sides[0], every), (side, every)], slice(0, len(every))) for side in sides[1:]
+                cosines_of([(sides[0], every), (second, every)], slice(0, len(every))) for second in seconds
             )
             sentences, _, views = (side[self.distinct] for side in sides)
             aligned, uniform = alignment(sentences, views), uniformity(sentences)
@@ -123,7 +127,6 @@ class HeldOut:
             }
         else:
             scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
-            with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
             view_scores = scorer.score(with_views)
         agreements = {
             f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))

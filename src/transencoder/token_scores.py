@@ -20,8 +20,8 @@ from transencoder.tokens import Tokens, inverse_document_frequencies
 _SIDES = ("first ", "second ")
 """Prefixes of the names of features, for the first and for the second texts."""
 _TEXTS, _WEIGHTS = "texts", "token_weights"
-_TOKENS_KEPT = 1 << 16
-"""Number of tokens above which the embeddings of earlier texts are forgotten: 100 MB at width 384, in fp32."""
+_TOKENS_CACHED = 1 << 16
+"""Number of tokens above which the cached embeddings are dropped: 100 MB at width 384, in fp32."""
 
 
 class TokenScorer(BiScorer):
@@ -34,8 +34,8 @@ class TokenScorer(BiScorer):
     al., ICLR 2020, which averages both directions, by F1.) Each text counts as a document. Tokens that all texts of a
     side have, such as special tokens and prompts, have weight 0.
 
-    The arguments are those of `BiScorer`. Pairs of like length are compared one after the other, and what has been read
-    is kept for a while, so most texts are read once, however many pairs they are in.
+    The arguments are those of `BiScorer`. Embeddings of tokens are cached for the next pairs, which are of like length.
+    So up to some 3,000 texts of 20 tokens are encoded once; of more, each less often than it is in pairs.
     """
 
     def score(self, pairs: Dataset) -> np.ndarray:
@@ -66,20 +66,27 @@ class TokenScorer(BiScorer):
         )
         similarities = np.empty((len(share), 3), np.float32)
         try:
-            self.compute("compare tokens", share, partial(self._compared, _Reader(self.model)), similarities)
+            self.compute("compare tokens", share, partial(self._compared, _CachingEncoder(self.model)), similarities)
             similarities = distributed.concatenate(similarities)
         finally:
             give_back_freed_memory()
         finite(similarities.sum(1), pairs)
         return similarities
 
-    def _compared(self, reader: "_Reader", features: dict[str, Any]) -> torch.Tensor:
+    def _compared(self, encoder: "_CachingEncoder", features: dict[str, Any]) -> torch.Tensor:
         """Compute the three similarities of a batch of pairs, (batch, 3)."""
-        reader.make_room()
-        (first, *embedded_1), (second, *embedded_2) = (
-            reader.embed({name.removeprefix(side): value for name, value in features.items() if name.startswith(side)})
-            for side in _SIDES
-        )
+        try:
+            (first, *embedded_1), (second, *embedded_2) = (
+                encoder.embed(
+                    {name.removeprefix(side): value for name, value in features.items() if name.startswith(side)}
+                )
+                for side in _SIDES
+            )
+        except (RuntimeError, MemoryError):
+            encoder.forget()  # if memory ran out, the next batch is smaller
+            raise
+        if encoder.n_tokens > _TOKENS_CACHED:
+            encoder.forget()
         with torch.autocast(first.device.type, enabled=False):
             both = zip(embedded_1, embedded_2, strict=True)
             cosines = [cosine_similarity(one, other, eps=1e-12) for one, other in both]
@@ -87,42 +94,41 @@ class TokenScorer(BiScorer):
             return torch.stack([*cosines, late], dim=1)
 
 
-class _Reader:
-    """A bi-encoder that keeps what it has read, so that a text that is in several pairs is read once."""
+class _CachingEncoder:
+    """A bi-encoder that caches its embeddings, so that it encodes a text of several pairs once."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self.model = model
-        self.kept: dict[int, tuple[torch.Tensor, ...]] = {}
+        self.cached: dict[int, tuple[torch.Tensor, ...]] = {}
         self.n_tokens = 0
 
-    def make_room(self) -> None:
-        """Forget all texts if they have too many tokens."""
-        if self.n_tokens > _TOKENS_KEPT:
-            self.kept.clear()
-            self.n_tokens = 0
+    def forget(self) -> None:
+        """Empty the cache."""
+        self.cached.clear()
+        self.n_tokens = 0
 
     def embed(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the transformer's token embeddings, the text embeddings, and the weighted sums of token embeddings."""
         numbers, is_token = features.pop(_TEXTS).tolist(), features["attention_mask"].bool()
-        new = {number: row for row, number in enumerate(numbers) if number not in self.kept}
+        new = {number: row for row, number in enumerate(numbers) if number not in self.cached}
         if new:
             rows = list(new.values())
             columns = is_token[rows].any(0)
-            read = self._read(
+            found = self._encode(
                 {
                     name: values[rows][:, columns] if isinstance(values, torch.Tensor) else values
                     for name, values in features.items()
                 }
             )
-            for number, own, tokens, *sums in zip(new, is_token[rows][:, columns], *read, strict=True):
-                self.kept[number] = (tokens[own], *sums)
-                self.n_tokens += len(self.kept[number][0])
-        tokens, embeddings, weighted = zip(*(self.kept[number] for number in numbers), strict=True)
+            for number, own, tokens, *sums in zip(new, is_token[rows][:, columns], *found, strict=True):
+                self.cached[number] = (tokens[own], *sums)
+                self.n_tokens += len(self.cached[number][0])
+        tokens, embeddings, weighted = zip(*(self.cached[number] for number in numbers), strict=True)
         padded = tokens[0].new_zeros(*is_token.shape, tokens[0].shape[1])
         padded[is_token] = torch.cat(tokens)
         return padded, torch.stack(embeddings), torch.stack(weighted)
 
-    def _read(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _encode(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         weights = features.pop(_WEIGHTS)
         transformer, *others = self.model
         features = transformer(features)

@@ -297,9 +297,9 @@ def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -
 
 
 def _groups(loss: nn.Module, collator: Any, rows: np.ndarray | None) -> np.ndarray | None:
-    """Return the longer sentence of each row, by which rows come together; None where a loss compares rows.
+    """Return the longer sentence of each row, to group rows by; None if the loss compares the rows of a batch.
 
-    There, two rows with one sentence would be false negatives. Elsewhere that sentence is read once for all.
+    For such a loss two rows with one sentence would be false negatives.
     """
     is_of_pairs = isinstance(collator, BiCollator) and len(collator.sides) == 1
     if not is_of_pairs or not getattr(loss, "is_mean_of_rows", False):

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import embedding, pad
 from torch.nn.parallel import DistributedDataParallel
 
 Columns = Iterable[dict[str, Any]]
@@ -25,6 +25,9 @@ _PART = 32
 
 _WORTH = 0.85
 """Share of a batch's tokens, padding included, below which the parts must be for the batch to be split."""
+
+_OF_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
+"""Features by which texts are told apart; with others, such as images, none are taken for equal."""
 
 
 class Loss(nn.Module):
@@ -100,8 +103,8 @@ def embed_pairs(
     Args:
         model: A SentenceTransformer, wrapped or not.
         columns: Both sides, whose padded widths may differ.
-        distinct: Whether a text that is there several times is read once. Dropout then draws once for it, so losses
-            whose views of a text differ by dropout must not ask for this.
+        distinct: Whether a text that is there several times is encoded once, where both sides have one prompt. Dropout
+            then draws once for it, so losses whose views of a text differ by dropout must not ask for this.
 
     Raises:
         ValueError: There are not two columns.
@@ -120,10 +123,11 @@ def embed_sides(model: nn.Module, columns: Columns, *, distinct: bool = False) -
         # without padding, or with prompts of different lengths
         return torch.cat([embed(model, side) for side in sides])
     joined = join(sides)
-    if distinct:
-        where, firsts = _first_equal(joined)
-        if len(firsts) < len(where):
-            return embed(model, _of_rows(joined, firsts))[where]
+    if distinct and {name for name, values in joined.items() if isinstance(values, Tensor)} <= _OF_TEXT:
+        which, firsts = _distinct(joined)
+        if len(firsts) < len(which):
+            # Not embeddings[which]: several threads add up its gradient in an order that varies.
+            return embedding(which, embed(model, _of_rows(joined, firsts)))
     return embed(model, joined)
 
 
@@ -140,7 +144,7 @@ def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
 def distinct_tokens(columns: Columns) -> int:
     """Count the tokens, without padding, of the distinct texts of all columns."""
     joined = join(list(columns))
-    _, firsts = _first_equal(joined)
+    _, firsts = _distinct(joined)
     return int(joined["attention_mask"][firsts].sum())
 
 
@@ -215,13 +219,14 @@ def _part(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     return part
 
 
-def _first_equal(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the place of each text among the distinct texts, int (texts,), and the rows where these are first."""
-    ids = features["input_ids"].masked_fill(features["attention_mask"] == 0, -1)
-    distinct, where = ids.unique(dim=0, return_inverse=True)
-    rows = torch.arange(len(where), device=where.device)
-    firsts = rows.new_full((len(distinct),), len(where)).scatter_reduce(0, where, rows, "amin")
-    return where, firsts
+def _distinct(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return the index of each text among the distinct texts, int (texts,), and the first row with each of these."""
+    is_padding = features["attention_mask"] == 0
+    read = [features[name].masked_fill(is_padding, -1) for name in ("input_ids", "token_type_ids") if name in features]
+    distinct, which = torch.unique(torch.cat(read, dim=1), dim=0, return_inverse=True)
+    rows = torch.arange(len(which), device=which.device)
+    firsts = rows.new_full((len(distinct),), len(which)).scatter_reduce(0, which, rows, "amin")
+    return which, firsts
 
 
 def _of_rows(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
