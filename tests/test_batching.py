@@ -125,6 +125,8 @@ def test_groups_larger_than_a_window_and_of_several_windows_are_met_once():
     batches = list(sampler)
     assert sorted(row for rows in batches for row in rows) == list(range(100))
     assert len(batches) == len(sampler) == 13
+    assert sum(len(set(groups[rows].tolist())) > 1 for rows in batches) <= 4, "only batches at the ends of groups"
+    assert not list(LengthBucketSampler(np.empty(0, np.uint16), 8, 4, 0, groups=np.empty(0, np.int32)))
 
 
 def test_random_batches_know_no_groups():

@@ -122,6 +122,16 @@ def test_a_thousand_at_most():
     assert list(held_out.distinct) == [0]  # they are all one sentence
 
 
+def test_views_are_scored_with_the_prompt_of_documents(many_pairs, tiny_bi_encoder):
+    held_out = hold_out(many_pairs)
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    scorer = BiScorer(model, precision="fp32", prompt="kama ", document_prompt="balo bama dalo gelo ")
+    pairs = held_out.texts.select_columns(["sentence1", "sentence2"])
+    with_views = pairs.remove_columns("sentence2").add_column("sentence2", held_out.texts["sentence3"][:])
+    expected = selection.view_preference(scorer.score(with_views), scorer.score(pairs))
+    assert held_out.criteria(scorer, {})["view_preference"] == expected
+
+
 def test_a_bi_encoder_reads_each_text_once_for_all_criteria(many_pairs, tiny_bi_encoder):
     held_out = hold_out(many_pairs)
     model = SentenceTransformer(tiny_bi_encoder, device="cpu")

@@ -10,7 +10,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
 from tests.rounding import model_rounding
-from transencoder import distributed, scorers
+from transencoder import distributed, scorers, token_scores
 from transencoder.encoders import weight_tokens
 from transencoder.errors import InputError
 from transencoder.scorers import BiScorer
@@ -79,6 +79,23 @@ def test_a_text_of_several_pairs_is_read_once(tiny_bi_encoder, pairs, document_p
     monkeypatch.setattr("transencoder.token_scores._TOKENS_CACHED", 30)
     np.testing.assert_allclose(scorer.similarities(crossed), once, atol=10 * model_rounding(model))
     assert n_texts < sum(n_read) < 2 * len(crossed)
+
+
+def test_where_memory_runs_out_the_cache_is_dropped(tiny_bi_encoder, pairs, monkeypatch):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    expected = TokenScorer(model, precision="fp32").similarities(pairs)
+    own, full = token_scores._CachingEncoder._encode, []
+
+    def encode(self, features):
+        if self.n_tokens + features["input_ids"].numel() > 300:
+            full.append(self.n_tokens)
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return own(self, features)
+
+    monkeypatch.setattr(token_scores._CachingEncoder, "_encode", encode)
+    found = TokenScorer(model, precision="fp32", batch_tokens=1000).similarities(pairs)
+    assert full and max(full) > 0
+    np.testing.assert_allclose(found, expected, atol=10 * model_rounding(model))
 
 
 def test_prompts_of_queries_and_documents_have_no_weight(bi, pairs):

@@ -7,7 +7,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tests.losses.batches import read
 from tests.rounding import model_rounding
 from transencoder.losses import CosineLoss, DualViewLoss
-from transencoder.losses.features import embed, embed_pairs
+from transencoder.losses.features import distinct_tokens, embed, embed_pairs
 
 SHORT = ["balo", "bama dalo", "gelo"]
 LONG = ["balo bama dalo dama felo", "kama", "lelo memo " * 6]
@@ -70,6 +70,55 @@ def test_equal_texts_of_a_batch_are_read_once(bi, side):
     scale = max(each.abs().max().item() for each in gradients[0])
     for one, two in zip(*gradients, strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, scale))
+
+
+def test_with_several_threads_the_gradient_has_the_same_bytes():
+    """Was: of 300 backward passes through `embeddings[which]` 21 were different."""
+    which, weights = torch.arange(1200) % 256, torch.randn(1200, 384, generator=torch.Generator().manual_seed(0))
+    features = {"input_ids": which[:, None], "attention_mask": torch.ones(1200, 1, dtype=torch.long)}
+
+    class Table(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embeddings = torch.nn.Parameter(torch.zeros(256, 384))
+
+        def forward(self, features):
+            return {"sentence_embedding": self.embeddings * features["attention_mask"]}
+
+    def gradient(table: Table) -> bytes:
+        table.zero_grad()
+        sides = [{name: values[rows] for name, values in features.items()} for rows in (slice(600), slice(600, 1200))]
+        (torch.cat(embed_pairs(table, sides, distinct=True)) * weights).sum().backward()
+        return table.embeddings.grad.numpy().tobytes()
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        table = Table()
+        assert len({gradient(table) for _ in range(100)}) == 1
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+@pytest.mark.parametrize("name", ["token_type_ids", "pixel_values"])
+def test_texts_with_other_features_are_not_equal(name):
+    class Sums(torch.nn.Module):
+        def forward(self, features):
+            return {"sentence_embedding": features["input_ids"].float() + features[name]}
+
+    def side(*values: int) -> dict[str, torch.Tensor]:
+        ids = torch.tensor([[5], [5]])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), name: torch.tensor(values)[:, None]}
+
+    one, two = embed_pairs(Sums(), [side(1, 2), side(1, 3)], distinct=True)
+    assert torch.cat([one, two]).flatten().tolist() == [6, 7, 6, 8]
+
+
+def test_tokens_of_distinct_texts_are_counted_without_padding(bi):
+    sides = read(bi, ["balo", "balo bama dalo"], ["balo", "dalo"])
+    assert distinct_tokens(sides) == sum(
+        int(bi.preprocess([text])["attention_mask"].sum()) for text in ("balo", "balo bama dalo", "dalo")
+    )
 
 
 def test_a_text_that_ends_in_the_padding_token_is_another(bi):

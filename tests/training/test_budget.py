@@ -2,11 +2,15 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from datasets import Dataset
 
 from transencoder import FitConfig, Member, train
 from transencoder.errors import InputError
+from transencoder.models import OWN_PROMPTS
 from transencoder.recipes import load_recipe
 from transencoder.runs.files import read_checked_json
 from transencoder.training import budget, plan
@@ -156,6 +160,37 @@ def test_time_is_measured_by_training(given):
     assert 0.0 < 10 * found["seconds"] < found["spent"]
     assert found["seconds"] * n_pairs > found["spent"] / 1000
     assert not [each for each in trained.result["choices"] if "budget" in each["because"]]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "is_text", "n_pairs", "epochs"),
+    [(40, False, 40, 18), (150, False, 150, 6), (5000, False, 18 * 64, 1), (40, True, 80, 9), (5000, True, 18 * 64, 1)],
+)
+def test_no_pair_is_timed_twice_in_an_epoch(n_rows, is_text, n_pairs, epochs, tiny_bi_encoder, monkeypatch):
+    texts = [f"balo {i}" for i in range(n_rows)]
+    columns = {"text": texts} if is_text else {"sentence1": texts, "sentence2": texts[::-1]}
+    seen = []
+
+    def fit(student, loss, data, dev, config, session):
+        seen.append((data.pairs, config.epochs))
+        return SimpleNamespace(seconds=1.0)
+
+    monkeypatch.setattr(budget, "fit", fit)
+    monkeypatch.setattr(budget.Timing, "_student", lambda *_: None)
+    timing = budget.Timing(
+        name="timing",
+        rows=SimpleNamespace(data=Dataset.from_dict(columns)),
+        base=SimpleNamespace(form="bi", prompts=OWN_PROMPTS),
+        fit=FitConfig(batch_size=64),
+        precision="fp32",
+        seed=0,
+    )
+    work = SimpleNamespace(folder=Path("nowhere"), cache=None)
+    assert timing._trained(work, 18) == (1.0, epochs * n_pairs)
+    ((pairs, n_epochs),) = seen
+    assert (len(pairs), n_epochs) == (n_pairs, epochs)
+    used = [*pairs["sentence1"], *pairs["sentence2"]]
+    assert len(set(used)) <= n_pairs // 2 if is_text else len(set(pairs["sentence1"])) == n_pairs
 
 
 def test_a_plan_measures_nothing_and_estimates(given, monkeypatch):
