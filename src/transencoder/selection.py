@@ -110,11 +110,10 @@ class HeldOut:
         of_embeddings = {}
         if isinstance(scorer, BiScorer):
             sides, every = scorer.embed_sides(self.texts), np.arange(len(self.rows))
-            seconds = list(sides[1:])
-            if scorer.document_prompt != scorer.prompt:
-                seconds[1] = scorer.embed_sides(with_views)[1]
+            as_second = sides[2] if scorer.document_prompt == scorer.prompt else scorer.embed_sides(with_views)[1]
             scores, view_scores = (
-                cosines_of([(sides[0], every), (second, every)], slice(0, len(every))) for second in seconds
+                cosines_of([(sides[0], every), (second, every)], slice(0, len(every)))
+                for second in (sides[1], as_second)
             )
             sentences, _, views = (side[self.distinct] for side in sides)
             aligned, uniform = alignment(sentences, views), uniformity(sentences)

@@ -91,8 +91,8 @@ class FitConfig(Config):
     evaluated and saved (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5, it loses less on other text. None: 1 (papers);
     in Trans-Encoder's preset `standard` 0.5 if the base model looks trained with labels and is the only teacher."""
     bucket_batches: int = ranges.at_least(1, 64)
-    """Number of batches in a shuffled window that is sorted by length; where a loss takes each pair by itself, pairs
-    that share a sentence stay together in it. 1: random batches."""
+    """Number of batches in a shuffled window that is sorted by length. Where a loss takes each pair by itself, pairs
+    with the same longer sentence stay together, since it is then encoded once. 1: random batches."""
     selection: Selection = "auto"
     """Rule that chooses the checkpoint without a dev set (Trans-Encoder only): `last`, or a criterion that needs no
     labels, computed on held-out pairs. `auto`: the rule that lost least on runs that had a dev set; in preset

@@ -212,7 +212,7 @@ class CosineLoss(ScoreLoss):
         super().__init__(model, equation, allow_outside, soft_share=soft_share)
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
-        """Return the loss of a batch of pairs, which are encoded in one forward pass, equal texts once."""
+        """Return the loss of a batch of pairs, which are encoded in one forward pass, and equal texts once."""
         first, second = embed_pairs(self.model, sentence_features, distinct=True)
         return self.learn(cosine_similarity(first, second), labels)
 
