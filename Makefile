@@ -16,7 +16,7 @@ endif
 .PHONY: help demo test check check-lowest check-newest golden format lint types imports docs wheel clean
 
 help:
-	@echo "make demo    train on the shipped questions, in about two minutes, and show what came out"
+	@echo "make demo    train on the shipped questions, in one to three minutes, and show what came out"
 	@echo "make test    run the tests"
 	@echo "make check   what CI runs: format, lint, types, one-way imports, tests"
 	@echo "make check-lowest, make check-newest  tests with the lowest versions that are allowed, with the newest there are"

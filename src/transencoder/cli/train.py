@@ -205,7 +205,7 @@ def _show_result(result: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train on a small data set that comes with the package, in about two minutes."""
+    """Train on a small data set that comes with the package, in one to three minutes."""
 
     output: str = "demo-run"
     """the run folder"""
