@@ -24,14 +24,12 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoTokenizer, BertConfig, BertModel
-from vs_sentence_transformers import HERE, OURS, PLAIN, STAGES, VARIANTS, measured, table
+from vs_sentence_transformers import DEVICE, HERE, OURS, PLAIN, STAGES, VARIANTS, measured, table
 
 from transencoder.devices import computed_in, has_bf16
 from transencoder.models import MINILM, resolve_model
 from transencoder.pairs import read_pairs
 from transencoder.scorers import BiScorer, CrossScorer
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 SIDES = (OURS, PLAIN, VARIANTS[0]) if has_bf16(DEVICE) else (OURS, PLAIN)
 """Sides that are compared: ours, plain, and plain trained in bf16 where that is faster than fp32."""

@@ -26,10 +26,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from transencoder.devices import has_bf16
 from transencoder.runs.log import source_commit
 
 HERE = Path(__file__).parent
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STAGES = ("labels for the cross-encoder", "cross-encoder", "labels for the bi-encoder", "bi-encoder")
 PACKAGES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets", "numpy")
 
@@ -57,7 +60,7 @@ def main() -> None:
     """Run the sides in turn, then the variants, and write the record after every run."""
     options = _options()
     order = [(side, i) for i in range(options.repeats) for side in (PLAIN, OURS)]
-    variants = VARIANTS if has_bf16("cpu") else VARIANTS[3:]  # without bf16, the others take hours or are "ours"
+    variants = VARIANTS if has_bf16(DEVICE) else VARIANTS[3:]  # without bf16, the others take hours or are "ours"
     order += [(side, i) for i in range(options.variant_repeats) for side in variants]
     for record in measured(order, options):
         _write(record, options.results)
