@@ -20,8 +20,9 @@ Points over the base model, Spearman's correlation or ROC-AUC times 100, with 95
 (paired bootstrap; of several seeds the means of gains and ends; of several domains taken for independent). Spread: the
 standard deviation over seeds of the mean over domains. Worst: the lowest domain. Better, worse: domains whose interval
 is above 0, below 0. Elsewhere: the mean over the other domains' tests. Minutes: the median of the processor time of
-training one, on one core, of cells that no GPU trained. Mean over fewer domains than there are: their number behind it.
-A way's settings are in `benchmarks/domains.py`."""
+training one, on one core, of cells that no GPU trained; in bf16, or `(fp32)` on a processor without, where the same
+takes about three times as long. Mean over fewer domains than there are: their number behind it. A way's settings are
+in `benchmarks/domains.py`."""
 
 
 def page(
@@ -146,9 +147,16 @@ def _over(gains: Mapping[str, Gain], domains: Sequence[str]) -> str:
 
 
 def _minutes(group: Sequence[Line]) -> str:
-    """Return the median minutes of cells trained on a CPU, as were all cells of early lines, which name no device."""
-    seconds = [line["processor_seconds"] for line in group if line.get("device", "cpu") == "cpu"]
-    return f"{statistics.median(seconds) / 60:.1f}" if seconds else ABSENT
+    """Return the median minutes of cells trained on a CPU, as were all cells of early lines, which name no device.
+
+    Early cells were trained in bf16 too. Cells without bf16 count where there are no others, and are marked.
+    """
+    on_cpu = [line for line in group if line.get("device", "cpu") == "cpu"]
+    in_bf16 = [line for line in on_cpu if line.get("bf16", True)]
+    if not on_cpu:
+        return ABSENT
+    seconds = [line["processor_seconds"] for line in in_bf16 or on_cpu]
+    return f"{statistics.median(seconds) / 60:.1f}{'' if in_bf16 else ' (fp32)'}"
 
 
 def _spread(group: Sequence[Line], form: str) -> str:

@@ -75,7 +75,7 @@ def test_declutrs_spans_and_its_documents_of_so_many_words():
 def test_preset_standard_fills_what_is_left_open_and_says_why():
     filled = config(preset="standard").prepared(BASE)
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.max_length) == (True, "tokens", 1, "auto")
-    assert (filled.bi.learning_rate, filled.bi.batch_size, filled.bi.epochs) == (2e-5, 64, 4)
+    assert (filled.bi.learning_rate, filled.bi.batch_size, filled.bi.epochs) == (5e-5, 64, 2)
     assert all(choice.because for choice in config(preset="standard").choices)
     taught = config(preset="standard", teachers="y")
     assert (taught.prepared(BASE).bi.learning_rate, taught.prepared(BASE).bi.epochs) == (5e-5, 8)
@@ -110,6 +110,7 @@ def test_preset_standard_makes_a_cross_encoder_where_a_setting_speaks_of_one(ask
     )
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.bi.epochs) == (False, "tokens", 1, 4)
     assert (filled.cross.learning_rate, filled.cross.batch_size, filled.cross.epochs) == (5e-5, 64, 2)
+    assert filled.bi.learning_rate == 2e-5
 
 
 @pytest.mark.parametrize("preset", [None, "paper"])

@@ -130,7 +130,7 @@ def test_a_run_takes_what_fits_and_takes_the_same_again(given, slow, monkeypatch
     assert result["data"]["pairs"]["rows"] == int((180 * 0.97 - 15) / (2 + 1 / 3)) == 68
     assert (result["config"]["bi"]["epochs"], result["config"]["n_pairs"]) == (2, 68)
     settings = {each["setting"]: each["because"] for each in result["choices"]}
-    assert {"n_pairs", "bi.epochs", "same_form"} <= set(settings) and "would take about" in settings["bi.epochs"]
+    assert {"n_pairs", "same_form"} <= set(settings) and "would take about" in settings["n_pairs"]
     recipe = load_recipe(trained.folder / "recipe.toml")
     assert (recipe.budget, recipe.bi.epochs, recipe.n_pairs, recipe.cycles) == ("3m", None, None, None)
     assert "n_pairs" in caplog.text and "about" in caplog.text

@@ -13,6 +13,7 @@ from transencoder.runs import stage_seed
 from transencoder.training import mined as mined_module
 from transencoder.training import plan
 from transencoder.training.data import PairsReader
+from transencoder.training.pairs import PairsPipeline
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
 
@@ -147,6 +148,35 @@ def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, conf
     found = plan(config(preset="standard", cross=FitConfig(), max_length=max_length))
     assert found.config.same_form and not any("cross-encoder" in name for name in found.stages)
     assert any(line.startswith("tokens are weighted if the base model seems") for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("changes", "epochs"),
+    [
+        ({}, 1),
+        ({"n_sentences": 100}, 1),
+        ({"n_sentences": 99}, 2),
+        ({"n_pairs": 499}, 2),
+        ({"n_pairs": 500}, 1),
+        ({"bi": FitConfig(epochs=3)}, 3),
+        ({"members": 2}, 2),
+        ({"preset": "paper"}, 10),
+    ],
+)
+def test_preset_standard_trains_one_epoch_where_there_are_many_pairs(
+    changes, epochs, config, tiny_bi_encoder, monkeypatch
+):
+    monkeypatch.setattr("transencoder.training.pairs.MANY_PAIRS", 500)
+    open_settings = {"preset": "standard", "n_pairs": None, "bi": FitConfig(), "cross": FitConfig()}
+    members = (Member(start=tiny_bi_encoder),) * changes.get("members", 1)
+    given = config(**open_settings | changes | {"members": members})
+    found = plan(given)
+    assert found.config.bi.epochs == epochs
+    reasons = [line for line in found.lines if line.startswith("bi.epochs = ")]
+    assert [line.split(":")[0] for line in reasons] == ([f"bi.epochs = {epochs}"] if epochs < 3 else [])
+    again = PairsPipeline(given).recipe
+    assert plan(replace(again, output=given.output)).config.bi.epochs == epochs
+    assert plan(replace(again, output=given.output, n_pairs=64)).config.bi.epochs == (2 if epochs == 1 else epochs)
 
 
 def test_a_line_of_mined_pairs_says_so(run):

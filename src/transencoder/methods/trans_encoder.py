@@ -231,11 +231,16 @@ class TransEncoder(configs.RunConfig):
         return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
 
     @property
+    def learns_alone(self) -> bool:
+        """Whether a bi-encoder learns from one base model's bi-encoder, and from no one else."""
+        has_other_teachers = len(self.members) > 1 or self.teachers or self.labelled is not None
+        return bool(self.same_form) and not has_other_teachers
+
+    @property
     def may_keep_half(self) -> bool:
         """Whether the run decides, by its base model, if it keeps half of the training (`bi.trained_share`)."""
-        has_other_teachers = not self.same_form or len(self.members) > 1 or self.teachers or self.labelled is not None
         is_open = self.bi.trained_share is None and self.bi.lora_rank is None and self.bi.save_steps is None
-        return self.preset == "standard" and is_open and not has_other_teachers
+        return self.preset == "standard" and is_open and self.learns_alone
 
     def _is_open(self, setting: str) -> bool:
         form, _, name = setting.rpartition(".")
