@@ -16,6 +16,7 @@ from transencoder.training.data import PairsReader
 from transencoder.training.pairs import PairsPipeline
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
+STANDARD = {"preset": "standard", "dev": None, "bi": FitConfig(), "cross": FitConfig()}
 
 
 @pytest.fixture(scope="module")
@@ -154,29 +155,34 @@ def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, conf
     ("changes", "epochs"),
     [
         ({}, 1),
+        ({"bi": FitConfig(patience_epochs=1), "n_pairs": 600}, 2),
         ({"n_sentences": 100}, 1),
         ({"n_sentences": 99}, 2),
         ({"n_pairs": 499}, 2),
         ({"n_pairs": 500}, 1),
+        ({"budget": "1h"}, 1),
+        ({"budget": "1h", "n_pairs": 499}, 2),
         ({"bi": FitConfig(epochs=3)}, 3),
-        ({"members": 2}, 2),
+        ({"bi": FitConfig(learning_rate=2e-5)}, 2),
+        ({"bi": FitConfig(selection="self_retrieval")}, 2),
+        ({"cross": FitConfig(epochs=1)}, 4),
         ({"preset": "paper"}, 10),
     ],
 )
-def test_preset_standard_trains_one_epoch_where_there_are_many_pairs(
-    changes, epochs, config, tiny_bi_encoder, monkeypatch
-):
+def test_preset_standard_trains_one_epoch_where_there_are_many_pairs(changes, epochs, config, monkeypatch):
     monkeypatch.setattr("transencoder.training.pairs.MANY_PAIRS", 500)
-    open_settings = {"preset": "standard", "n_pairs": None, "bi": FitConfig(), "cross": FitConfig()}
-    members = (Member(start=tiny_bi_encoder),) * changes.get("members", 1)
-    given = config(**open_settings | changes | {"members": members})
+    given = config(**STANDARD | {"n_pairs": None} | changes)
     found = plan(given)
     assert found.config.bi.epochs == epochs
     reasons = [line for line in found.lines if line.startswith("bi.epochs = ")]
-    assert [line.split(":")[0] for line in reasons] == ([f"bi.epochs = {epochs}"] if epochs < 3 else [])
-    again = PairsPipeline(given).recipe
-    assert plan(replace(again, output=given.output)).config.bi.epochs == epochs
-    assert plan(replace(again, output=given.output, n_pairs=64)).config.bi.epochs == (2 if epochs == 1 else epochs)
+    assert [line.split(":")[0] for line in reasons] == ([f"bi.epochs = {epochs}"] if epochs in {1, 2, 4} else [])
+    assert plan(PairsPipeline(given).recipe).config.bi.epochs == epochs, "the recipe leaves it open"
+
+
+def test_one_epoch_is_only_for_a_base_model_that_learns_alone(config, tiny_bi_encoder, monkeypatch):
+    monkeypatch.setattr("transencoder.training.pairs.MANY_PAIRS", 64)
+    two = (Member(start=tiny_bi_encoder),) * 2
+    assert [plan(config(**STANDARD | each)).config.bi.epochs for each in ({}, {"members": two})] == [1, 2]
 
 
 def test_a_line_of_mined_pairs_says_so(run):

@@ -232,9 +232,20 @@ class TransEncoder(configs.RunConfig):
 
     @property
     def learns_alone(self) -> bool:
-        """Whether a bi-encoder learns from one base model's bi-encoder, and from no one else."""
+        """Whether a bi-encoder learns from one base model's bi-encoder, and nothing else labels the pairs."""
         has_other_teachers = len(self.members) > 1 or self.teachers or self.labelled is not None
-        return bool(self.same_form) and not has_other_teachers
+        return self._makes_no_cross and not has_other_teachers
+
+    @property
+    def may_train_one_epoch(self) -> bool:
+        """Whether the run decides, by its number of pairs, if one epoch is enough (`bi.epochs`)."""
+        standard = {each.setting: each.value for each in STANDARD}
+        is_open = self.bi.epochs is None and self.bi.lora_rank is None
+        is_standard = all(
+            getattr(self.bi, name) in (None, standard[f"bi.{name}"]) for name in ("learning_rate", "batch_size")
+        )
+        keeps_last = self.bi.selection == "last" or self._is_open("bi.selection")
+        return self.preset == "standard" and is_open and is_standard and keeps_last and self.learns_alone
 
     @property
     def may_keep_half(self) -> bool:

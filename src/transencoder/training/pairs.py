@@ -70,7 +70,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.choices: list[ChoiceRecord] = []
         for each in given.choices:
             self._choose(each)
-        self.may_train_one_epoch = given.preset == "standard" and given.bi.epochs is None and self.config.learns_alone
+        self.may_train_one_epoch = given.may_train_one_epoch
         self.members = members_of(self.config, folders)
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
@@ -78,19 +78,20 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
         self.n_undrawn = 0  # number of sentences to draw from; set only with a budget
-        self.recipe = _recipe(given, self.given, may_train_one_epoch=self.may_train_one_epoch)
+        self.recipe = _recipe(given, self.given)
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mine pairs if sentences are given, and decide what chooses checkpoints."""
         reader = PairsReader(self.config, run_folder)
         whole = reader.text()
-        self._settle_epochs(len(whole.rows))
         text = reader.drawn(whole, self._limit(executor, whole.rows))
         if self.config.sentences is not None:
             text = self._mined(executor, text, reader.documents())
         data = reader.data(text)
         if self.config.sentences is None:
             self._read_lengths(data.training)
+        if self.budget is None:
+            self._settle_epochs(len(data.training))
         config = self.config
         warn_of_untaught(config, self.members, len(data.training))
         criteria = _criteria(config, data)
@@ -190,10 +191,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         base = self.members[0].bi
         return neighbours(context, base, base).cost() + Cost(disk_bytes=disk_bytes)
 
-    def _settle_epochs(self, n_rows: int) -> None:
-        """Train one epoch where there are many pairs, unless the user gave a number."""
-        n_drawn = min(n_rows, self.config.n_sentences or n_rows)
-        n_pairs = self.config.n_pairs or (n_drawn if self.config.sentences is None else default_n_pairs(n_drawn))
+    def _settle_epochs(self, n_pairs: int) -> None:
+        """Train one epoch where there are many pairs, unless the user gave settings that go with it."""
         if self.may_train_one_epoch and n_pairs >= MANY_PAIRS:
             self._choose(ONE_EPOCH)
             self._settle(lambda config: replace(config, bi=replace(config.bi, epochs=ONE_EPOCH.value)))
@@ -240,7 +239,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return replace(context, members=tuple(members))
 
     def _choose(self, choice: Choice) -> None:
-        """Note a choice, in the place of an earlier one of the same setting."""
+        """Note a choice; it replaces an earlier one of the same setting."""
         self.choices = [each for each in self.choices if each["setting"] != choice.setting]
         self.choices.append({"setting": choice.setting, "value": choice.value, "because": choice.because})
 
@@ -257,6 +256,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def _fit_in(self, budget: Budget, n_pairs: int, whole: int, n_texts: int = 0) -> int:
         """Set cycles, epochs and pairs to what fits into the budget, and return the number of pairs."""
+        self._settle_epochs(n_pairs)
         fits = budget.fitted(self.config, n_pairs, whole, n_texts)
         less = {**fits.less, **({"n_sentences": n_texts} if 0 < n_texts < self.n_undrawn else {})}
         self.choices = [each for each in self.choices if each["setting"] not in less]
@@ -299,14 +299,14 @@ def _shortest(models: Iterable[Model]) -> int | None:
     return min((model.max_length for model in models if model.max_length is not None), default=None)
 
 
-def _recipe(given: TransEncoder, prepared: TransEncoder, *, may_train_one_epoch: bool) -> TransEncoder:
+def _recipe(given: TransEncoder, prepared: TransEncoder) -> TransEncoder:
     """Return the config for the recipe file; another run of it chooses anew what depends on the data or a budget."""
     if given.budget is not None:
         return given
     fits = {
         form: replace(getattr(prepared, form), selection=getattr(given, form).selection) for form in ("bi", "cross")
     }
-    bi = replace(fits["bi"], epochs=None) if may_train_one_epoch else fits["bi"]
+    bi = replace(fits["bi"], epochs=None) if given.may_train_one_epoch else fits["bi"]
     return replace(prepared, record_criteria=given.record_criteria, bi=bi, cross=fits["cross"])
 
 
