@@ -164,6 +164,7 @@ def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, conf
         ({"budget": "1h", "n_pairs": 499}, 2),
         ({"bi": FitConfig(epochs=3)}, 3),
         ({"bi": FitConfig(learning_rate=2e-5)}, 2),
+        ({"bi": FitConfig(batch_size=512)}, 2),
         ({"bi": FitConfig(selection="self_retrieval")}, 2),
         ({"cross": FitConfig(epochs=1)}, 4),
         ({"preset": "paper"}, 10),
@@ -181,8 +182,10 @@ def test_preset_standard_trains_one_epoch_where_there_are_many_pairs(changes, ep
 
 def test_one_epoch_is_only_for_a_base_model_that_learns_alone(config, tiny_bi_encoder, monkeypatch):
     monkeypatch.setattr("transencoder.training.pairs.MANY_PAIRS", 64)
-    two = (Member(start=tiny_bi_encoder),) * 2
-    assert [plan(config(**STANDARD | each)).config.bi.epochs for each in ({}, {"members": two})] == [1, 2]
+    member, slower = Member(start=tiny_bi_encoder), Member(start=tiny_bi_encoder, bi_learning_rate=2e-5)
+    for members, epochs in (((member,), 1), ((member, member), 2), ((slower,), 2)):
+        assert plan(config(**STANDARD | {"members": members})).config.bi.epochs == epochs
+    assert not config(**STANDARD | {"bi": FitConfig(lora_rank=4)}).may_train_one_epoch
 
 
 def test_a_line_of_mined_pairs_says_so(run):

@@ -239,10 +239,10 @@ class TransEncoder(configs.RunConfig):
     @property
     def may_train_one_epoch(self) -> bool:
         """Whether the run decides, by its number of pairs, if one epoch is enough (`bi.epochs`)."""
-        standard = {each.setting: each.value for each in STANDARD}
-        is_open = self.bi.epochs is None and self.bi.lora_rank is None
+        fit, standard = self.fit_of(self.members[0], "bi"), {each.setting: each.value for each in STANDARD}
+        is_open = fit.epochs is None and fit.lora_rank is None
         is_standard = all(
-            getattr(self.bi, name) in (None, standard[f"bi.{name}"]) for name in ("learning_rate", "batch_size")
+            getattr(fit, name) in (None, standard[f"bi.{name}"]) for name in ("learning_rate", "batch_size")
         )
         keeps_last = self.bi.selection == "last" or self._is_open("bi.selection")
         return self.preset == "standard" and is_open and is_standard and keeps_last and self.learns_alone
