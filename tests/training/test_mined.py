@@ -188,6 +188,13 @@ def test_one_epoch_is_only_for_a_base_model_that_learns_alone(config, tiny_bi_en
     assert not config(**STANDARD | {"bi": FitConfig(lora_rank=4)}).may_train_one_epoch
 
 
+def test_extra_pairs_count_as_pairs(config, tiny_pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("transencoder.training.pairs.MANY_PAIRS", 64)
+    tiny_pairs.select(range(30)).to_csv(tmp_path / "extra.tsv", sep="\t", index=False)
+    for extra, epochs in ({}, 2), ({"extra_pairs": str(tmp_path / "extra.tsv"), "n_extra_pairs": 24}, 1):
+        assert plan(config(**STANDARD | {"n_pairs": 40} | extra)).config.bi.epochs == epochs
+
+
 def test_a_line_of_mined_pairs_says_so(run):
     assert data_line(run[1].result["data"]["pairs"]).startswith("64 pairs mined from the 120 sentences of `")
 
