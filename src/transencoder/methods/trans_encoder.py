@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Preset = Literal["standard", "paper"]
 
-
 _OF_CROSS = ("cross_start", "cross_revision", "cross_learning_rate", "cross_epochs", "pretraining_epochs")
 """Settings of a member that concern its cross-encoder."""
 
@@ -205,8 +204,7 @@ class TransEncoder(configs.RunConfig):
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
         own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "record_criteria": False}
-        own["cycles"] = 5 if is_binary else 3
-        own |= {choice.setting: choice.value for choice in self.choices}
+        own |= {"cycles": 5 if is_binary else 3, **{choice.setting: choice.value for choice in self.choices}}
         own |= {} if self.preset == "standard" else {"weight_tokens": False}
         for form, values in (("bi.", bi), ("cross.", cross)):
             values |= {name.removeprefix(form): own.pop(name) for name in [*own] if name.startswith(form)}
@@ -225,27 +223,14 @@ class TransEncoder(configs.RunConfig):
         """Choices of preset `standard` for the settings that are left open; empty for preset `paper`."""
         if self.preset != "standard":
             return ()
-        chosen = [*(STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS)]
-        if self.teachers:
-            chosen += BESIDE_TEACHERS
-        return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
+        chosen = STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS
+        by_setting = {each.setting: each for each in chosen + (BESIDE_TEACHERS if self.teachers else ())}
+        return tuple(each for each in by_setting.values() if self._is_open(each.setting))
 
     @property
     def learns_alone(self) -> bool:
         """Whether a bi-encoder learns from one base model's bi-encoder, and nothing else labels the pairs."""
-        has_other_teachers = len(self.members) > 1 or self.teachers or self.labelled is not None
-        return self._makes_no_cross and not has_other_teachers
-
-    @property
-    def may_train_one_epoch(self) -> bool:
-        """Whether the run decides, by its number of pairs, if one epoch is enough (`bi.epochs`)."""
-        fit, standard = self.fit_of(self.members[0], "bi"), {each.setting: each.value for each in STANDARD}
-        is_open = fit.epochs is None and fit.lora_rank is None
-        is_standard = all(
-            getattr(fit, name) in (None, standard[f"bi.{name}"]) for name in ("learning_rate", "batch_size")
-        )
-        keeps_last = self.bi.selection == "last" or self._is_open("bi.selection")
-        return self.preset == "standard" and is_open and is_standard and keeps_last and self.learns_alone
+        return self._makes_no_cross and len(self.members) == 1 and not self.teachers and self.labelled is None
 
     @property
     def may_keep_half(self) -> bool:

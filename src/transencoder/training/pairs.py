@@ -10,7 +10,7 @@ from typing import Any
 from datasets import Dataset
 
 from transencoder.configs import Criterion, Form, Member
-from transencoder.configs.choices import HALF, MANY_PAIRS, ONE_EPOCH, WEIGHTED, Choice
+from transencoder.configs.choices import HALF, MANY_PAIRS, ONE_EPOCH, STANDARD, WEIGHTED, Choice
 from transencoder.context import Data, Model, Rows
 from transencoder.cycles import (
     CycleContext,
@@ -26,12 +26,13 @@ from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
-from transencoder.records import ChoiceRecord, SelectionRecord
+from transencoder.records import ChoiceRecord
 from transencoder.runs import Cost, Executor, Planner
-from transencoder.selection import LEAST_HELD_OUT_FROM, LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
+from transencoder.selection import LEAST_HELD_OUT_FROM, LEAST_PAIRS, criterion_of, hold_out
 from transencoder.training.budget import Budget
-from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
+from transencoder.training.chains import best_chain, ensemble_of, measured_chains, member_record
 from transencoder.training.data import PairsReader
+from transencoder.training.details import details_of, notes_of, who_else_labels
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
 from transencoder.training.members import (
@@ -43,15 +44,11 @@ from transencoder.training.members import (
 )
 from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
-from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
+from transencoder.training.other_teachers import fetch_teachers, teachers_of
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
-from transencoder.training.result import Measurements, best_records
+from transencoder.training.result import Measurements
 from transencoder.training.scoring import keep_sample
 from transencoder.training.text import TrainingText
-
-_RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
-_LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
-_SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encoder learns from it."
 
 
 class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
@@ -67,10 +64,10 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         folders = fetch_bases(usable)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
-        self.choices: list[ChoiceRecord] = []
+        self.choices: dict[str, ChoiceRecord] = {}
         for each in given.choices:
             self._choose(each)
-        self.may_train_one_epoch = given.may_train_one_epoch
+        self.may_train_one_epoch = _may_train_one_epoch(given, self.config)
         self.members = members_of(self.config, folders)
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
@@ -99,7 +96,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         can_be_held_out = bool(criteria) or (data.dev is not None and data.n_unlabelled >= LEAST_HELD_OUT_FROM)
         is_held_out = (config.record_criteria and can_be_held_out) or any(criteria.values())
         if not is_held_out:
-            self.choices = [each for each in self.choices if each["setting"] != "record_criteria"]
+            self.choices.pop("record_criteria", None)
         context = CycleContext(
             config=config,
             executor=executor,
@@ -128,9 +125,9 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         chain = chains[kept]
         sample = keep_sample(context, chain.models)
         context.make(neighbours(context, chain.start, chain.best["bi"]))
-        details = _details(context, chain)
+        details = details_of(context, chain)
         if self.choices:
-            details["choices"] = self.choices
+            details["choices"] = [*self.choices.values()]
         if context.data.dev is None and context.held_out is None:
             details["sample_agreement"] = sample.result.get("start_agreement", {})
         if ensemble is not None:
@@ -143,7 +140,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             dev=chain.measured.dev,
             scores=chain.measured.scores,
             details=details,
-            notes=_notes(context),
+            notes=notes_of(context),
             members=[each.best for each in chains],
         )
 
@@ -168,9 +165,9 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if pretraining := sum(stage.n_steps for stage in planner.of_kind(Pretraining)):
             lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
         if config.teachers:
-            lines.append(_others(config))
+            lines.append(who_else_labels(config))
         lines[:0] = [mining.description for mining in planner.of_kind(Mining)]
-        lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
+        lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices.values()]
         if config.weight_tokens is None:
             lines.append(
                 "tokens are weighted if the base model seems to have been trained without labels; the run checks this"
@@ -239,9 +236,12 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return replace(context, members=tuple(members))
 
     def _choose(self, choice: Choice) -> None:
-        """Note a choice; it replaces an earlier one of the same setting."""
-        self.choices = [each for each in self.choices if each["setting"] != choice.setting]
-        self.choices.append({"setting": choice.setting, "value": choice.value, "because": choice.because})
+        """Note a choice, in the place of an earlier one of the same setting."""
+        self.choices[choice.setting] = {
+            "setting": choice.setting,
+            "value": choice.value,
+            "because": choice.because,
+        }
 
     def _limit(self, executor: Executor, rows: Dataset) -> int | None:
         """Return how many pairs or sentences the budget has time for; None: all."""
@@ -259,8 +259,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self._settle_epochs(n_pairs)
         fits = budget.fitted(self.config, n_pairs, whole, n_texts)
         less = {**fits.less, **({"n_sentences": n_texts} if 0 < n_texts < self.n_undrawn else {})}
-        self.choices = [each for each in self.choices if each["setting"] not in less]
-        self.choices += [{"setting": name, "value": value, "because": fits.because} for name, value in less.items()]
+        for name, value in less.items():
+            self._choose(Choice(name, value, fits.because))
         self._settle(fits.amount.settle)
         rows: dict[str, Any] = {name: less[name] for name in ("n_pairs", "n_sentences") if name in less}
         self._settle(lambda config: replace(config, **rows))
@@ -306,8 +306,18 @@ def _recipe(given: TransEncoder, prepared: TransEncoder) -> TransEncoder:
     fits = {
         form: replace(getattr(prepared, form), selection=getattr(given, form).selection) for form in ("bi", "cross")
     }
-    bi = replace(fits["bi"], epochs=None) if given.may_train_one_epoch else fits["bi"]
-    return replace(prepared, record_criteria=given.record_criteria, bi=bi, cross=fits["cross"])
+    if _may_train_one_epoch(given, prepared):
+        fits["bi"] = replace(fits["bi"], epochs=None)
+    return replace(prepared, record_criteria=given.record_criteria, bi=fits["bi"], cross=fits["cross"])
+
+
+def _may_train_one_epoch(given: TransEncoder, prepared: TransEncoder) -> bool:
+    """Return whether the number of pairs decides on the epochs of the bi-encoder: all else is as the preset has it."""
+    fit, standard = prepared.fit_of(prepared.members[0], "bi"), {each.setting: each.value for each in STANDARD}
+    is_open = given.fit_of(given.members[0], "bi").epochs is None and fit.lora_rank is None
+    as_preset = ("learning_rate", "batch_size", "selection")
+    is_standard = all(getattr(fit, name) == standard[f"bi.{name}"] for name in as_preset)
+    return given.preset == "standard" and prepared.learns_alone and is_open and is_standard
 
 
 def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
@@ -331,70 +341,6 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
             f"than {LEAST_PAIRS}, none can be held out to choose by. Give dev or more pairs, or leave it out"
         )
     return criteria
-
-
-def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
-    """Return the entries of the kept chain's record that only this method has."""
-    config = context.config
-    details: dict[str, Any] = {}
-    if context.held_out is not None:
-        data: dict[str, Any] = {**context.data.as_record()}
-        details["data"] = data | {"pairs": data["pairs"] | {"held_out_rows": len(context.held_out.rows)}}
-    if any(context.criteria.values()):
-        details["selection"] = _selection(context)
-    if chain.criteria is not None:
-        details["criteria"] = chain.criteria
-    if chain.pretraining is not None:
-        details["pretraining"] = chain.pretraining
-    about = _SAME_FORM_ABOUT if config.same_form else config.about
-    if len(config.members) > 1:
-        about = f"{about} {_how_members_learn(config)}"
-        details["best"] = {
-            form: record | {"member": chain.best[form].member + 1}
-            for form, record in best_records(chain.best, "").items()
-        }
-        details["start_member"] = chain.start.member + 1
-    if config.teachers:
-        about = f"{about} {_others(config)}"
-    return details | {"about": about}
-
-
-def _selection(context: CycleContext) -> SelectionRecord:
-    """Return the criteria that chose without labels, and what this choice cost in runs that had labels."""
-    n_runs, n_starts = measured_on()
-    regrets = {form: regrets_of(form) for form in context.criteria}
-    criteria: dict[Form, str] = {form: criterion or "last" for form, criterion in context.criteria.items()}
-    return {
-        "criteria": criteria,
-        "own_regrets": {
-            form: regrets[form][criterion]
-            for form, criterion in criteria.items()
-            if criterion in regrets[form] and criterion != "last" and criterion != criterion_of(form, "auto")
-        },
-        "left_out_regrets": {form: found["left_out"] for form, found in regrets.items()},
-        "last_regrets": {form: found["last"] for form, found in regrets.items()},
-        "runs": n_runs,
-        "starts": n_starts,
-    }
-
-
-def _notes(context: CycleContext) -> list[str]:
-    config = context.config
-    notes = [_RAW_NOTE] if context.may_leave_range else []
-    return notes + ([_LOGIT_NOTE] if config.cross_loss == "mse" and not config.same_form else [])
-
-
-def _how_members_learn(config: TransEncoder) -> str:
-    if config.alternate_members:
-        return f"{len(config.members)} members learn in turn, one a cycle, each from the one before."
-    if not config.share_labels:
-        return f"{len(config.members)} members do so side by side, each learning from its own scores."
-    return f"{len(config.members)} members learn from the weighted mean of their scores."
-
-
-def _others(config: TransEncoder) -> str:
-    names = names_of(config.teachers)
-    return f"The pairs are labelled by {names} too."
 
 
 def _own_settings(member: Member) -> str:
