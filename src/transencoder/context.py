@@ -63,12 +63,12 @@ class Scored(LabelledSet):
 
 @dataclass(frozen=True)
 class GivenScores:
-    """Scores of the training pairs that the user gives: gold scores, or those of a teacher."""
+    """Scores of the training pairs that the user gives, gold scores or those of a teacher, or that mining computed."""
 
     scores: np.ndarray
     """Scores, float32 (n pairs,). Gold scores are in [0, 1], NaN for a pair that has none; a teacher's in any range."""
     key: str
-    """Hash of the scores, or fingerprint of the labelled pairs."""
+    """Hash of the scores, fingerprint of the labelled pairs, or key of the stage that mined the pairs."""
 
 
 @dataclass(frozen=True)

@@ -152,11 +152,11 @@ def test_a_run_from_sentences_embeds_mines_and_trains_within_it(given, slow, tmp
 
 
 def test_time_is_measured_by_training(given):
-    """A step takes some hundredths of a second; the whole measurement has 21 of them, and three trainers' starts."""
+    """A step takes some hundredths of a second; the whole measurement has 9 of them, and two trainers' starts."""
     trained = train(given(preset="standard", budget="1h"))
     (path,) = trained.folder.glob("stages/timing*/stage.json")
     found = read_checked_json(path)["result"]
-    n_pairs = 64 * (1 + 2 + 18)
+    n_pairs = 64 * (1 + 8)
     assert 0.0 < 10 * found["seconds"] < found["spent"]
     assert found["seconds"] * n_pairs > found["spent"] / 1000
     assert not [each for each in trained.result["choices"] if "budget" in each["because"]]
@@ -164,7 +164,7 @@ def test_time_is_measured_by_training(given):
 
 @pytest.mark.parametrize(
     ("n_rows", "is_text", "n_pairs", "epochs"),
-    [(40, False, 40, 18), (150, False, 150, 6), (5000, False, 18 * 64, 1), (40, True, 80, 9), (5000, True, 18 * 64, 1)],
+    [(40, False, 40, 8), (150, False, 150, 2), (5000, False, 8 * 64, 1), (40, True, 80, 4), (5000, True, 8 * 64, 1)],
 )
 def test_no_pair_is_timed_twice_in_an_epoch(n_rows, is_text, n_pairs, epochs, tiny_bi_encoder, monkeypatch):
     texts = [f"balo {i}" for i in range(n_rows)]
@@ -186,7 +186,7 @@ def test_no_pair_is_timed_twice_in_an_epoch(n_rows, is_text, n_pairs, epochs, ti
         seed=0,
     )
     work = SimpleNamespace(folder=Path("nowhere"), cache=None)
-    assert timing._trained(work, 18) == (1.0, epochs * n_pairs)
+    assert timing._trained(work, 8) == (1.0, epochs * n_pairs)
     ((pairs, n_epochs),) = seen
     assert (len(pairs), n_epochs) == (n_pairs, epochs)
     used = [*pairs["sentence1"], *pairs["sentence2"]]

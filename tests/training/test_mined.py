@@ -3,13 +3,17 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
 from transencoder import FitConfig, Member, mine, train
+from transencoder.encoders import load_bi
 from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
+from transencoder.scorers import BiScorer
 from transencoder.training import mined as mined_module
 from transencoder.training import plan
 from transencoder.training.data import PairsReader
@@ -107,6 +111,26 @@ def test_the_mined_pairs_are_what_is_labelled(run):
     pairs = Dataset.from_file(str(next(stage.glob("*.arrow"))))
     assert len(pairs) == 64 and pairs.column_names == ["sentence1", "sentence2"]
     assert not list(stage.rglob("*.npy")) == [] and not (stage / "checkpoints").exists()
+
+
+def kept(trained, stage):
+    (folder,) = trained.folder.glob(f"stages/*{stage}-*/scores.npy")
+    return np.load(folder)
+
+
+def test_the_base_models_scores_are_those_of_mining(run, tiny_bi_encoder):
+    _, trained = run
+    (file,) = trained.folder.glob("stages/*mining*/*.arrow")
+    scores = kept(trained, "start-scores")
+    np.testing.assert_array_equal(scores, kept(trained, "mining"))
+    scorer = BiScorer(load_bi(Path(tiny_bi_encoder), max_length=32, device="cpu"), precision="fp32")
+    np.testing.assert_allclose(scores, scorer.score(Dataset.from_file(str(file))), atol=1e-6)
+
+
+def test_pairs_that_are_added_to_mined_ones_are_scored_too(config, tiny_files):
+    trained = train(config(extra_pairs=str(tiny_files / "pairs.tsv")))
+    n_pairs = trained.result["data"]["pairs"]["rows"]
+    assert len(kept(trained, "mining")) == 64 < n_pairs == len(kept(trained, "start-scores"))
 
 
 def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences_file, tmp_path):

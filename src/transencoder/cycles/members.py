@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from transencoder.configs import BiLabels, Criterion, Form, LabelPolicy, Member
 from transencoder.context import Context, GivenScores, Model
 from transencoder.cycles.stages import Criteria, KeptScores, Pretraining, TeacherScores
@@ -57,6 +59,8 @@ class CycleContext(Context[TransEncoder]):
     """Pairs that are held out from training: each evaluation computes criteria on them, without labels."""
     criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
     """Criterion that chooses the checkpoints of each form; none if there is a dev set, or the last one is kept."""
+    mined: StageRecord | None = None
+    """Stage that mined the training pairs with the first member's base model, and kept its cosines of them."""
 
     @property
     def may_leave_range(self) -> bool:
@@ -67,19 +71,22 @@ class CycleContext(Context[TransEncoder]):
     def scores_of(self, models: Sequence[Model], bi_labels: BiLabels = "cosine") -> tuple[StageRecord, ...]:
         """Return the stages with models' scores of the training pairs; members' bi-encoders score by `bi_labels`."""
         by = ["cosine" if model.form == "cross" or model.only_teaches else bi_labels for model in models]
-        stages = [
-            TeacherScores(
-                name=f"{model.name}/scores" if each == "cosine" else f"{model.name}/scores-by-{each}",
-                pairs=self.data.rows,
-                model=model,
-                both_orders=model.form == "cross" and bool(self.labels_both_orders),
-                max_length=None if model.cycle or model.only_teaches else self.max_length,
-                precision=self.config.precision,
-                bi_labels=each,
-            )
-            for model, each in zip(models, by, strict=True)
-        ]
-        return tuple(self.make_all(stages))
+        return tuple(self.make_all([self._scores(model, each) for model, each in zip(models, by, strict=True)]))
+
+    def _scores(self, model: Model, by: BiLabels) -> KeptScores | TeacherScores:
+        """Return the stage of a model's scores: those that mining computed, or else scores to compute."""
+        if by == "cosine" and self.mined is not None and model == self.members[0].bi:
+            scores = np.load(self.mined.folder / "scores.npy")
+            return KeptScores(name=f"{model.name}/scores", given=GivenScores(scores, self.mined.key))
+        return TeacherScores(
+            name=f"{model.name}/scores" if by == "cosine" else f"{model.name}/scores-by-{by}",
+            pairs=self.data.rows,
+            model=model,
+            both_orders=model.form == "cross" and bool(self.labels_both_orders),
+            max_length=None if model.cycle or model.only_teaches else self.max_length,
+            precision=self.config.precision,
+            bi_labels=by,
+        )
 
     def scores_of_teacher(self, teacher: ContextTeacher) -> StageRecord:
         """Return the stage with the scores of a teacher that is not a member."""

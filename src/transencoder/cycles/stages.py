@@ -160,7 +160,7 @@ class TeacherScores(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptScores(Stage[Work]):
-    """Scores of a teacher that the user gave, saved in the same form as computed scores."""
+    """Scores of a teacher that the user gave, or that mining computed, saved in the same form as computed scores."""
 
     given: GivenScores = made_of()
 

@@ -1,7 +1,6 @@
 """Training of a student on pairs: sentence-transformers' trainers on length-bucketed, pre-tokenised batches."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class Fitted:
     n_steps: int
     """Total number of optimiser steps."""
     seconds: float
-    """Wall time of the fit in this process, evaluations included; interrupted attempts before it do not count."""
+    """Wall time of the steps and evaluations in this process; interrupted attempts before it do not count."""
     n_planned: int | None = None
     """Number of steps of the whole training, if `patience_epochs` ended it early; None: it ran to its end."""
 
@@ -110,7 +109,6 @@ def fit(
     Returns:
         The record of the fit, with the dev curve and the step that was kept.
     """
-    started = time.monotonic()
     student.max_seq_length = config.max_length
     set_dropout(student, config.dropout)
     mix = _Mix(student, config.trained_share or 0.0) if config.keeps_part else None
@@ -128,7 +126,9 @@ def fit(
         only_used_rows(loss_module, collator.token_ids),
         _in_mini_batches(student, loss_module, config.mini_batch_size),
     ):
-        run_trainer(trainer, keep, lengths, config, session, _groups(loss_module, collator, training_data.rows))
+        seconds = run_trainer(
+            trainer, keep, lengths, config, session, _groups(loss_module, collator, training_data.rows)
+        )
     n_steps = trainer.state.global_step
     keep.load_best()
     if mix is not None:
@@ -142,7 +142,7 @@ def fit(
         keep.curve,
         keep.others,
         n_steps,
-        time.monotonic() - started,
+        seconds,
         trainer.state.max_steps if n_steps < trainer.state.max_steps else None,
     )
 

@@ -203,12 +203,12 @@ def run_trainer(
     config: FitConfig,
     session: Session,
     groups: np.ndarray | None = None,
-) -> None:
+) -> float:
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
     `lengths` are the tokens of each row, uint16 (n,); a batch has rows of similar length, and the `groups`, int (n,),
     stay together (`LengthBucketSampler`). The trainer takes its batches from its attribute `batches`, which is set
-    here.
+    here. Returns the seconds that the trainer counts, from its first step on.
     """
     size, seed, world_size = batch_size(config), session.seed, distributed.world_size()
     batches = LengthBucketSampler(lengths, size, config.bucket_batches, seed, world_size, groups)
@@ -238,7 +238,7 @@ def run_trainer(
         quick_products(trainer.args.bf16),
         shower.stack,
     ):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None).metrics["train_runtime"]
 
 
 def set_dropout(model: nn.Module, share: float | None) -> None:

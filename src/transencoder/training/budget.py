@@ -29,9 +29,8 @@ from transencoder.selection import LEAST_PAIRS
 
 logger = logging.getLogger(__name__)
 
-_FIRST_STEPS, _MORE_STEPS = 2, 16
-"""Steps that are timed. The first training runs the first number, the second training the sum of both; subtracting the
-two times leaves the time of the second number of steps."""
+_TIMED_STEPS = 8
+"""Number of steps that are timed, after one that loads libraries."""
 _RESERVE_SECONDS, _RESERVE_SHARE = 15.0, 0.03
 """Seconds and share of a budget that are reserved for other work than training: reading, comparing, report."""
 _EMBEDDING_SHARE = 0.2
@@ -239,7 +238,7 @@ def operations_a_second(config: RunConfig) -> float:
 class Timing(Stage[Work]):
     """Time that a member's bi- or cross-encoder takes to train on a pair on this machine."""
 
-    version = 2
+    version = 3
     is_of_machine = True
     rows: Rows = made_of()
     """The training text."""
@@ -249,12 +248,11 @@ class Timing(Stage[Work]):
     seed: int
 
     def compute(self, work: Work) -> tuple[float, float]:
-        """Time two short trainings; their difference leaves out fixed costs, such as the start of the trainer."""
+        """Time a short training."""
         started = time.monotonic()
         self._trained(work, 1)  # loads libraries
-        few, more = (np.array(self._trained(work, n)) for n in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
-        seconds, n_pairs = more - few if more[0] > few[0] else more
-        return float(seconds / n_pairs), time.monotonic() - started
+        seconds, n_pairs = self._trained(work, _TIMED_STEPS)
+        return seconds / n_pairs, time.monotonic() - started
 
     def write(self, work: Work, computed: tuple[float, float]) -> dict[str, Any]:
         """Return the seconds per pair, and the seconds that measuring took."""
@@ -262,8 +260,7 @@ class Timing(Stage[Work]):
 
     def cost(self) -> Cost:
         """Return the cost of the steps."""
-        n_steps = 1 + 2 * _FIRST_STEPS + _MORE_STEPS
-        return Cost(operations=operations(self.base.n_parameters, n_steps * self._batch))
+        return Cost(operations=operations(self.base.n_parameters, (1 + _TIMED_STEPS) * self._batch))
 
     @property
     def _batch(self) -> int:

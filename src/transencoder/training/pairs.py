@@ -27,7 +27,7 @@ from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
 from transencoder.records import ChoiceRecord
-from transencoder.runs import Cost, Executor, Planner
+from transencoder.runs import Cost, Executor, Planner, StageRecord
 from transencoder.selection import LEAST_HELD_OUT_FROM, LEAST_PAIRS, criterion_of, hold_out
 from transencoder.training.budget import Budget
 from transencoder.training.chains import best_chain, ensemble_of, measured_chains, member_record
@@ -82,8 +82,9 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         reader = PairsReader(self.config, run_folder)
         whole = reader.text()
         text = reader.drawn(whole, self._limit(executor, whole.rows))
+        mined = None
         if self.config.sentences is not None:
-            text = self._mined(executor, text, reader.documents())
+            text, mined = self._mined(executor, text, reader.documents())
         data = reader.data(text)
         if self.config.sentences is None:
             self._read_lengths(data.training)
@@ -107,6 +108,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             teachers=teachers_of(config, self.teachers, data.training),
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
+            mined=mined if data.training is text.rows else None,  # else pairs were added
         )
         return self._fitted_to_bases(context)
 
@@ -266,8 +268,13 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self._settle(lambda config: replace(config, **rows))
         return fits.amount.n_pairs
 
-    def _mined(self, executor: Executor, text: TrainingText, documents: TrainingText | None) -> TrainingText:
-        """Return the pairs mined from sentences, or from sentences and documents; in a plan, as many empty pairs."""
+    def _mined(
+        self, executor: Executor, text: TrainingText, documents: TrainingText | None
+    ) -> tuple[TrainingText, StageRecord | None]:
+        """Return the pairs mined from sentences, or from sentences and documents; in a plan, as many empty pairs.
+
+        With them comes the record of the stage; None in a plan.
+        """
         texts = [text.rows] if documents is None else [text.rows, documents.rows]
         if documents is not None:
             text = text.noted(documents=documents.record, **text.left_out_with(documents))
@@ -287,11 +294,10 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         )
         (record,) = executor.make([stage])
         if isinstance(executor, Planner):
-            return text.replaced(
-                Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")})
-            )
+            empty = [""] * stage.n_wanted
+            return text.replaced(Dataset.from_dict({"sentence1": empty, "sentence2": empty})), None
         pairs = Dataset.from_file(str(record.folder / record.result["file"]))
-        return text.replaced(pairs, mined=record.result["record"])
+        return text.replaced(pairs, mined=record.result["record"]), record
 
 
 def _shortest(models: Iterable[Model]) -> int | None:
