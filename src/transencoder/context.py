@@ -68,7 +68,7 @@ class GivenScores:
     scores: np.ndarray
     """Scores, float32 (n pairs,). Gold scores are in [0, 1], NaN for a pair that has none; a teacher's in any range."""
     key: str
-    """Hash of the scores, fingerprint of the labelled pairs, or key of the stage that mined the pairs."""
+    """Hash of the scores, fingerprint of the labelled pairs, or mined pairs' fingerprint and the key of their stage."""
 
 
 @dataclass(frozen=True)

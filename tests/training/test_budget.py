@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder import FitConfig, Member, train
+from transencoder.checkpoints import KeepBest
 from transencoder.errors import InputError
 from transencoder.models import OWN_PROMPTS
 from transencoder.recipes import load_recipe
@@ -151,9 +152,12 @@ def test_a_run_from_sentences_embeds_mines_and_trains_within_it(given, slow, tmp
     assert "all 2,000 pairs" in settings["n_pairs"]["because"]  # five for each of the 400 texts
 
 
-def test_time_is_measured_by_training(given):
+def test_time_is_measured_by_training(given, monkeypatch):
     """A step takes some hundredths of a second; the whole measurement has 9 of them, and two trainers' starts."""
+    saved = []
+    monkeypatch.setattr(KeepBest, "on_save", lambda *_, **__: saved.append(True))
     trained = train(given(preset="standard", budget="1h"))
+    assert not saved, "was: a checkpoint of the last step, which was timed too"
     (path,) = trained.folder.glob("stages/timing*/stage.json")
     found = read_checked_json(path)["result"]
     n_pairs = 64 * (1 + 8)

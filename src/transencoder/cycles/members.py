@@ -76,8 +76,8 @@ class CycleContext(Context[TransEncoder]):
     def _scores(self, model: Model, by: BiLabels) -> KeptScores | TeacherScores:
         """Return the stage of a model's scores: those that mining computed, or else scores to compute."""
         if by == "cosine" and self.mined is not None and model == self.members[0].bi:
-            scores = np.load(self.mined.folder / "scores.npy")
-            return KeptScores(name=f"{model.name}/scores", given=GivenScores(scores, self.mined.key))
+            scores, key = np.load(self.mined.folder / "scores.npy"), f"{self.mined.key} {self.data.rows.key}"
+            return KeptScores(name=f"{model.name}/scores", given=GivenScores(scores, key))
         return TeacherScores(
             name=f"{model.name}/scores" if by == "cosine" else f"{model.name}/scores-by-{by}",
             pairs=self.data.rows,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 
+from transencoder import distributed
 from transencoder.configs import FitConfig, Form, Precision
 from transencoder.configs.run import RunConfig
 from transencoder.context import Model, Rows, Work, operations
@@ -264,13 +265,14 @@ class Timing(Stage[Work]):
 
     @property
     def _batch(self) -> int:
-        return self.fit.batch_size or 1
+        """Number of pairs in the batches of all processes."""
+        return (self.fit.batch_size or 1) * distributed.world_size()
 
     def _trained(self, work: Work, n_steps: int) -> tuple[float, int]:
         """Train up to `n_steps` steps, several epochs of few pairs; return the seconds, and on how many pairs."""
         pairs = self._pairs(n_steps * self._batch)
         epochs = max(1, n_steps // -(-len(pairs) // self._batch))
-        short = replace(self.fit, epochs=epochs, checkpoint_steps=n_steps + 1, save_steps=None)
+        short = replace(self.fit, epochs=epochs, checkpoint_steps=None, save_steps=None)  # nothing is saved at the end
         student, loss = self._student(work), CosineLoss if self.base.form == "bi" else LogitLoss
         session = Session(
             folder=work.folder / "checkpoints" / str(n_steps),
