@@ -114,8 +114,8 @@ def test_the_mined_pairs_are_what_is_labelled(run):
 
 
 def kept(trained, stage):
-    (folder,) = trained.folder.glob(f"stages/*{stage}-*/scores.npy")
-    return np.load(folder)
+    (path,) = trained.folder.glob(f"stages/*{stage}-*/scores.npy")
+    return np.load(path)
 
 
 def test_the_base_models_scores_are_those_of_mining(run, tiny_bi_encoder):
